@@ -1,0 +1,59 @@
+"""What a fit has to say about itself, as data and as a short table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Report:
+    """Facts of one fit. Print it."""
+
+    method: str
+    n_samples: int
+    n_features: int
+    n_anchors: int
+    epsilon: float
+    bandwidth: str
+    dimension: float | None
+    solver: str
+    solver_why: str
+    n_components: int
+    components: int  # of the graph
+    component_sizes: tuple[int, ...]
+    multiplicity: int  # of the trivial eigenvalue
+    residual: float  # largest residual over the distance of its eigenvalue from the trivial one
+    gap: float  # between the last kept eigenvalue and the next, NaN if that was not computed
+    trace: float
+    negative_mass: float  # of the computed eigenvalues
+    amplification: float  # how much the row rule magnifies rounding: max lambda^(t-1), at least 1
+    extension_gap: float  # largest |transform - spectral embedding| over a sample of the anchors
+    warnings: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        sizes = ", ".join(map(str, self.component_sizes[:5])) + (", ..." if self.components > 5 else "")
+        rows: list[tuple[str, Any]] = [
+            ("data", f"{self.n_samples} rows x {self.n_features} features, {self.n_anchors} anchors"),
+            ("epsilon", f"{self.epsilon:.6g} ({self.bandwidth})"),
+            ("dimension", "not estimated" if self.dimension is None else f"about {self.dimension:.2g}"),
+            ("graph", f"{self.components} component{'s' * (self.components > 1)} (sizes {sizes})"),
+            (
+                "spectrum",
+                f"{self.n_components} kept, trivial eigenvalue x{self.multiplicity}, gap {self.gap:.3g}",
+            ),
+            ("trace", f"{self.trace:.4g} (a row that sees only itself adds 1)"),
+            (
+                "solver",
+                f"{self.solver}: {self.solver_why}; residual {self.residual:.1e} of the distance to trivial",
+            ),
+            ("extension", f"gap {self.extension_gap:.1e}, rounding magnified x{self.amplification:.3g}"),
+        ]
+        if self.negative_mass > 0:
+            rows.append(("negative", f"{self.negative_mass:.3g} of the computed spectrum's mass"))
+        rows += [("note", text) for text in self.warnings]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join([self.method, *(f"  {name:<{width}}  {value}" for name, value in rows)])
+
+    def as_dict(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}

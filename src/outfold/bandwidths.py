@@ -1,0 +1,151 @@
+"""Rules that choose epsilon from squared distances.
+
+Every rule is a value: ``rule.bandwidth(squared, measure) -> Bandwidth``. A whole-number measure counts
+repeated rows, so weighting a row by 3 and repeating it three times give the same epsilon. The
+kernel is exp(-d^2 / (2 epsilon)): a length sigma chosen by a rule becomes epsilon = sigma^2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """The number a rule arrived at, how, and the dimension it saw on the way (or None)."""
+
+    epsilon: float
+    how: str
+    dimension: float | None = None
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The caller's own number."""
+
+    epsilon: float
+
+    def bandwidth(self, squared: Array, measure: Array) -> Bandwidth:
+        return Bandwidth(self.epsilon, "given")
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """sigma = the q-th percentile (0 to 100) of the distances between distinct training rows."""
+
+    q: float = 50.0
+
+    def bandwidth(self, squared: Array, measure: Array) -> Bandwidth:
+        values, weights = _pairs(squared, measure)
+        level = self.q / 100
+        uniform = np.all(weights == weights[0])
+        chosen = np.quantile(np.sqrt(values), level) if uniform else _quantile(np.sqrt(values), weights, level)
+        return _positive(float(chosen) ** 2, f"{self.q:g}th percentile of distances")
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """sigma = the median distance to the k-th neighbour; k="auto" follows dimension and n.
+
+    The error of a spectrum has a part that grows with epsilon and one that falls with the number of points a kernel sees.
+    They balance at k = c n^(2/(d+2)); c is fitted once on circles, spheres and tori
+    (``benchmarks/bandwidth.py``), d is read off the growth of the neighbour distances.
+    """
+
+    k: int | Literal["auto"] = "auto"
+
+    def bandwidth(self, squared: Array, measure: Array) -> Bandwidth:
+        total = measure.sum()
+        dimension = self._dimension(squared, measure)
+        if self.k == "auto":
+            k = min(max(8.0, 0.152 * total ** (2 / (dimension + 2))), max(1.0, total / 4))
+        else:
+            k = float(min(self.k, total - 1))
+        k = float(int(k))
+        radius = _median_radius(squared, measure, k)
+        while radius == 0 and k < total - 1:  # more than k copies of the typical row
+            k = min(2 * k, total - 1)
+            radius = _median_radius(squared, measure, k)
+        return _positive(radius**2, f"median distance to neighbour {k:g}", dimension)
+
+    @staticmethod
+    def _dimension(squared: Array, measure: Array) -> float:
+        total = measure.sum()
+        near, far = (max(1.0, float(int(min(k, total / s)))) for k, s in ((8, 8), (32, 2)))
+        inner, outer = (_median_radius(squared, measure, k) for k in (near, far))
+        if not 0 < inner < outer:
+            return 2.0
+        return float(np.clip(np.log(far / near) / np.log(outer / inner), 1.0, 20.0))
+
+
+@dataclass(frozen=True)
+class Slope:
+    """epsilon where log sum_ij exp(-d^2/(2 epsilon)) grows fastest in log epsilon.
+
+    The slope there is half the dimension (Coifman, Shkolnisky, Sigworth and Singer, 2008). It reads a
+    dimension well and a bandwidth roughly; see ``Neighbor`` for the default.
+    """
+
+    def bandwidth(self, squared: Array, measure: Array) -> Bandwidth:
+        values, weights = _pairs(squared, measure)
+        positive = values > 0
+        if not positive.any():
+            return _positive(0.0, "steepest slope")
+        logs = np.log(values[positive])
+        edges = np.linspace(logs.min(), logs.max() + 1e-9, 4097)
+        mass, _ = np.histogram(logs, edges, weights=weights[positive])
+        squares = np.exp((edges[:-1] + edges[1:]) / 2)
+        zero_mass = weights[~positive].sum() + measure.sum() / 2  # copies, and each row with itself
+        grid = np.linspace(edges[0] - 4, edges[-1] + 4, 400)
+        decay = np.exp(-squares / (2 * np.exp(grid)[:, None]))
+        slopes = (decay * squares) @ mass / (2 * np.exp(grid)) / (decay @ mass + zero_mass)
+        best = int(slopes.argmax())
+        return _positive(float(np.exp(grid[best])), "steepest slope", float(2 * slopes[best]))
+
+
+def _positive(epsilon: float, how: str, dimension: float | None = None) -> Bandwidth:
+    if not epsilon > 0:
+        raise ValueError(
+            "All training points are equal (or so close that squared distances underflow), so there is no "
+            "scale to choose epsilon from. Check the input, rescale it, or pass epsilon as a number."
+        )
+    return Bandwidth(epsilon, how, dimension)
+
+
+def _pairs(squared: Array, measure: Array) -> tuple[Array, Array]:
+    """Squared distances of the pairs i < j with their weights; copies of a row are pairs at 0."""
+    upper = np.triu_indices(len(squared), 1)
+    values, weights = squared[upper], (measure[:, None] * measure)[upper]
+    copies = np.maximum(measure * (measure - 1) / 2, 0)
+    if copies.any():
+        values, weights = np.append(values, 0.0), np.append(weights, copies.sum())
+    return values, weights
+
+
+def _quantile(values: Array, weights: Array, level: float) -> float:
+    """Linear-interpolation quantile of values repeated ``weights`` times."""
+    order = np.argsort(values)
+    values, last = values[order], np.cumsum(weights[order]) - 1  # rank of each value's last copy
+    rank = level * last[-1]
+    below, above = (values[np.searchsorted(last, np.array(r) - 1e-9)] for r in (np.floor(rank), np.ceil(rank)))
+    return float(below + (above - below) * (rank - np.floor(rank)))
+
+
+def _median_radius(squared: Array, measure: Array, k: float) -> float:
+    """Median over the rows of the distance within which mass k lies beside the row itself."""
+    if np.all(measure == 1):
+        radii = np.partition(squared, int(k), axis=1)[:, int(k)]
+    else:
+        order = np.argsort(squared, axis=1, kind="stable")
+        reached = np.cumsum(measure[order], axis=1) >= (k + 1) * (1 - 1e-12)
+        first = np.where(reached[:, -1], reached.argmax(axis=1), len(measure) - 1)
+        radii = np.take_along_axis(squared, order, axis=1)[np.arange(len(squared)), first]
+    ranked = np.argsort(radii)
+    half = np.searchsorted(np.cumsum(measure[ranked]), measure.sum() / 2 * (1 - 1e-12))
+    return float(np.sqrt(radii[ranked[half]]))

@@ -1,0 +1,146 @@
+"""From squared distances to affinities, in the plain and in the log domain.
+
+A specification (``Gaussian("auto")``) is fitted to squared distances and returns a frozen value
+with a number in it; the specification stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bandwidths import Bandwidth, Fixed
+
+Array = NDArray[Any]
+
+
+class Kernel(Protocol):
+    """A fitted kernel: an elementwise function of what the geometry measured."""
+
+    bandwidth: Bandwidth
+
+    def affinity(self, measured: Array) -> Array: ...
+
+    def log_affinity(self, measured: Array) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """w(x, y) = exp(-d(x, y)^2 / (2 epsilon)), with w(x, x) = 1.
+
+    >>> import numpy as np
+    >>> squared = np.array([[0.0, 2.0], [2.0, 0.0]])
+    >>> Gaussian(Fixed(1.0)).fit(squared, np.ones(2)).affinity(squared)[0].round(4).tolist()
+    [1.0, 0.3679]
+    """
+
+    rule: Any  # a bandwidth rule
+
+    def fit(self, squared: Array, measure: Array) -> GaussianKernel:
+        return GaussianKernel(self.rule.bandwidth(squared, measure))
+
+
+@dataclass(frozen=True)
+class GaussianKernel:
+    """A Gaussian with its epsilon."""
+
+    bandwidth: Bandwidth
+
+    def affinity(self, measured: Array) -> Array:
+        return np.exp(self.log_affinity(measured))
+
+    def log_affinity(self, measured: Array) -> Array:
+        return measured * (-0.5 / self.bandwidth.epsilon)
+
+
+@dataclass(frozen=True)
+class Affinity:
+    """Values that are affinities already: given as a matrix or computed by a callable."""
+
+    bandwidth: Bandwidth = Bandwidth(np.nan, "none: affinities are given")
+
+    def fit(self, measured: Array, measure: Array) -> Affinity:
+        smallest = measured.min()
+        if not smallest >= 0:
+            raise ValueError(f"Affinities must be >= 0; the smallest given is {smallest:.3g}.")
+        if not np.allclose(measured, measured.T, rtol=1e-8, atol=1e-12 * measured.max()):
+            worst = np.abs(measured - measured.T).max()
+            raise ValueError(
+                f"The affinity matrix is not symmetric (largest difference {worst:.3g}). "
+                "Pass (W + W.T) / 2 if that is what you mean."
+            )
+        lonely = np.flatnonzero(measured @ measure <= 0)
+        if len(lonely):
+            raise ValueError(
+                f"{len(lonely)} of {len(measured)} rows have no affinity with any row, themselves included (the "
+                f"first is row {lonely[0]}). Outfold's kernels have w(x, x) = 1: np.fill_diagonal(W, 1) is usual."
+            )
+        return self
+
+    def affinity(self, measured: Array) -> Array:
+        return measured
+
+    def log_affinity(self, measured: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.log(measured)
+
+
+@dataclass(frozen=True)
+class Pairwise:
+    """A callable k(x, y) of two rows as a geometry whose values are affinities."""
+
+    function: Callable[[Array, Array], float]
+
+    def fit(self, X: Array) -> PairwiseValues:
+        return PairwiseValues(X, self.function)
+
+
+@dataclass(frozen=True)
+class PairwiseValues:
+    """Affinities k(x, anchor) by a callable."""
+
+    anchors: Array
+    function: Callable[[Array, Array], float]
+
+    def gram(self, runner: Any) -> Array:
+        return self.cross(self.anchors)
+
+    def cross(self, Z: Array) -> Array:
+        values = np.array([[self.function(z, a) for a in self.anchors] for z in Z], dtype=float)
+        values = values.reshape(len(Z), len(self.anchors))
+        if not np.isfinite(values).all():
+            raise ValueError("The kernel callable returned NaN or infinity; an affinity must be a finite number >= 0.")
+        return values
+
+    def nearest(self, Z: Array) -> Array:
+        return self.cross(Z).argmax(axis=1)
+
+
+def epsilon_from_sigma(sigma: float) -> float:
+    """epsilon of exp(-d^2 / (2 sigma^2))."""
+    return float(sigma) ** 2
+
+
+def epsilon_from_gamma(gamma: float) -> float:
+    """epsilon of scikit-learn's exp(-gamma d^2)."""
+    return 1 / (2 * float(gamma))
+
+
+def epsilon_from_plain(scale: float) -> float:
+    """epsilon of exp(-d^2 / scale), as datafold, pydiffmap and many papers write it."""
+    return float(scale) / 2
+
+
+__all__ = [
+    "Affinity",
+    "Fixed",
+    "Gaussian",
+    "GaussianKernel",
+    "epsilon_from_gamma",
+    "epsilon_from_plain",
+    "epsilon_from_sigma",
+]

@@ -1,0 +1,269 @@
+"""The methods, each a short declaration over the engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from sklearn.base import ClusterMixin
+from sklearn.cluster import KMeans
+from sklearn.metrics import pairwise_distances_argmin
+
+from . import _resolve
+from ._engine import Recipe
+from ._estimator import SpectralEstimator
+from .normalizations import Markov
+
+Array = NDArray[Any]
+
+
+class DiffusionMaps(SpectralEstimator):
+    """Diffusion maps: coordinates whose Euclidean distance is the diffusion distance.
+
+    With W the Gaussian kernel, q = W m, A = W / (q^alpha q^alpha'), P = A diag(m) / d and eigenpairs
+    P psi = lambda psi, the embedding is lambda^t psi without the constant; psi is
+    orthonormal in the stationary measure. A new point is its Markov row times the basis (Nystrom).
+
+    Parameters
+    ----------
+    n_components : int, "auto" or sequence of int
+        How many coordinates; "auto" keeps those with |lambda|^t > 0.1 |lambda_1|^t; a sequence names
+        eigenpairs (1 is the first non-trivial).
+    epsilon : float, rule name or rule
+        w = exp(-d^2 / (2 epsilon)). Names: "auto", "median", "neighbor", "percentile", "slope".
+    alpha : float in [0, 1]
+        How much of the sampling density to remove: 0 graph Laplacian, 1/2 Fokker-Planck,
+        1 Laplace-Beltrami (none is left).
+    t : float >= 0
+        Diffusion time; fractions where every kept eigenvalue is positive.
+    kernel : "gaussian", "precomputed" or callable
+        "precomputed": X holds affinities; a callable k(x, y) returns one.
+    metric : name, callable or Metric
+        Any of scikit-learn's; "precomputed": X holds distances.
+    landmarks : None, int, float, array
+        Solve on these points only (a count, a fraction, or the points) and extend to the rest.
+    solver : "auto", "dense", "lanczos" or a solver
+    random_state : int, RandomState or None
+        Seeds the choice of landmarks; nothing else is random.
+    n_jobs : int or None
+        Threads; None is every core.
+    verbose : bool
+        Show progress for what takes longer than two seconds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> angle = np.linspace(0, 2 * np.pi, 200, endpoint=False)
+    >>> maps = DiffusionMaps(epsilon=0.1).fit(np.c_[np.cos(angle), np.sin(angle)])
+    >>> maps.transform([[1.0, 0.0]]).shape, maps.eigenvalues_.round(3).tolist()
+    ((1, 2), [0.949, 0.949])
+    """
+
+    def __init__(
+        self,
+        n_components: Any = 2,
+        *,
+        epsilon: Any = "auto",
+        alpha: float = 1.0,
+        t: float = 1,
+        kernel: Any = "gaussian",
+        metric: Any = "euclidean",
+        landmarks: Any = None,
+        solver: Any = "auto",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.alpha = alpha
+        self.t = t
+        self.kernel = kernel
+        self.metric = metric
+        self.landmarks = landmarks
+        self.solver = solver
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _recipe(self) -> Recipe:
+        alpha = _resolve.number("alpha", self.alpha, low=0.0, high=1.0)
+        return _recipe(self, self.n_components, Markov(alpha), power=_resolve.number("t", self.t, low=0.0))
+
+
+class LaplacianEigenmaps(SpectralEstimator):
+    """Laplacian eigenmaps: the smoothest functions on the graph, with a ``transform``.
+
+    L psi = mu D psi with L = D - W ("random_walk": diffusion maps at alpha=0, t=0), or L v = mu v
+    ("unnormalized"). ``eigenvalues_`` are the mu, in increasing order, without the zero of the constant.
+    New points: psi(x) = p(x, .) psi / (1 - mu), respectively v(x) = w(x, .) v / (d(x) - mu).
+
+    Parameters
+    ----------
+    n_components, epsilon, kernel, metric, landmarks, solver, random_state, n_jobs, verbose :
+        As in :class:`DiffusionMaps`; "auto" components are those with 1 - mu > 0.1 (1 - mu_1).
+    laplacian : "random_walk" or "unnormalized"
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> angle = np.linspace(0, 2 * np.pi, 200, endpoint=False)
+    >>> maps = LaplacianEigenmaps(epsilon=0.1).fit(np.c_[np.cos(angle), np.sin(angle)])
+    >>> maps.transform([[1.0, 0.0]]).shape, maps.eigenvalues_.round(3).tolist()
+    ((1, 2), [0.051, 0.051])
+    """
+
+    def __init__(
+        self,
+        n_components: Any = 2,
+        *,
+        epsilon: Any = "auto",
+        laplacian: str = "random_walk",
+        kernel: Any = "gaussian",
+        metric: Any = "euclidean",
+        landmarks: Any = None,
+        solver: Any = "auto",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.laplacian = laplacian
+        self.kernel = kernel
+        self.metric = metric
+        self.landmarks = landmarks
+        self.solver = solver
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _recipe(self) -> Recipe:
+        return _recipe(self, self.n_components, _resolve.laplacian(self.laplacian), power=0.0)
+
+    def _adopt(self, found: Any, dtype: Any) -> None:
+        super()._adopt(found, dtype)
+        if self.laplacian == "random_walk":
+            self.eigenvalues_ = 1 - found.eigenvalues
+
+
+class SpectralClustering(ClusterMixin, SpectralEstimator):
+    """Spectral clustering with a ``predict``: k-means on Laplacian eigenmaps.
+
+    Parameters
+    ----------
+    n_clusters : int
+    normalize_rows : bool
+        Ng, Jordan and Weiss: scale each row of (1, psi_1, ..., psi_{N-1}) to length 1 first.
+    epsilon, laplacian, kernel, metric, landmarks, solver, n_jobs, verbose :
+        As in :class:`LaplacianEigenmaps`.
+    random_state : int, RandomState or None
+        Seeds the choice of landmarks; k-means starts from centres chosen greedily, not at random.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> X, y = make_moons(300, noise=0.05, random_state=0)
+    >>> clusters = SpectralClustering(2, random_state=0).fit(X)
+    >>> bool(clusters.predict([[0.0, 1.0]])[0] == clusters.predict([[-1.0, 0.0]])[0])
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        normalize_rows: bool = False,
+        epsilon: Any = "auto",
+        laplacian: str = "random_walk",
+        kernel: Any = "gaussian",
+        metric: Any = "euclidean",
+        landmarks: Any = None,
+        solver: Any = "auto",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.normalize_rows = normalize_rows
+        self.epsilon = epsilon
+        self.laplacian = laplacian
+        self.kernel = kernel
+        self.metric = metric
+        self.landmarks = landmarks
+        self.solver = solver
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _recipe(self) -> Recipe:
+        clusters = _resolve.count("n_clusters", self.n_clusters)
+        recipe = _recipe(self, max(1, clusters - 1), _resolve.laplacian(self.laplacian), power=0.0)
+        return replace(recipe, clip_to_rank=True)
+
+    def _adopt(self, found: Any, dtype: Any) -> None:
+        super()._adopt(found, dtype)
+        features = self._features(found.embedding)
+        start = _greedy_centres(features, found.measure, self.n_clusters)
+        means = KMeans(self.n_clusters, init=start, n_init=1, tol=1e-8, max_iter=1000, algorithm="lloyd")
+        means.fit(features, sample_weight=found.measure)
+        self.cluster_centers_ = means.cluster_centers_
+        self.labels_ = self._nearest_centre(features)
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Fit and return ``labels_``."""
+        return self.fit(X, y, sample_weight=sample_weight).labels_
+
+    def predict(self, X: Any) -> Array:
+        """The cluster of any points: the nearest centre in the embedding."""
+        return self._nearest_centre(self._features(np.asarray(super().transform(X), dtype=float)))
+
+    def _nearest_centre(self, features: Array) -> Array:
+        return pairwise_distances_argmin(features, self.cluster_centers_)
+
+    def _features(self, embedding: Array) -> Array:
+        if not self.normalize_rows:
+            return np.asarray(embedding, dtype=float)
+        rows = np.column_stack([np.ones(len(embedding)), embedding])
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def _greedy_centres(features: Array, measure: Array, count: int, candidates: int = 1000) -> Array:
+    """Starting centres for k-means: each the candidate that lowers the cost most. No randomness.
+
+    Candidates are rows at even steps of mass along the first coordinate, so weights count as repeats.
+    """
+    order = np.lexsort(features.T[::-1])
+    mass = np.cumsum(measure[order])
+    steps = (np.arange(min(candidates, len(order))) + 0.5) / min(candidates, len(order)) * mass[-1]
+    pool = features[order[np.searchsorted(mass, steps)]]
+    squared = cdist(pool, features, "sqeuclidean")
+    cost = np.full(len(features), np.inf)
+    chosen = []
+    for _ in range(count):
+        best = int((np.minimum(squared, cost) @ measure).argmin())
+        cost = np.minimum(cost, squared[best])
+        chosen.append(pool[best])
+    return np.array(chosen)
+
+
+def _recipe(estimator: Any, n_components: Any, normalization: Any, power: float) -> Recipe:
+    """The stages that every kernel method names alike."""
+    geometry, kernel = _resolve.geometry_and_kernel(estimator.metric, estimator.kernel, estimator.epsilon)
+    return Recipe(
+        method=type(estimator).__name__,
+        geometry=geometry,
+        kernel=kernel,
+        normalization=normalization,
+        power=power,
+        wanted=_resolve.wanted(n_components),
+        landmarks=_resolve.landmark_choice(estimator.landmarks),
+        solver=_resolve.solver(estimator.solver),
+        given_distances=estimator._precomputed() == "metric",
+    )
+
+
+__all__ = ["DiffusionMaps", "LaplacianEigenmaps", "SpectralClustering"]

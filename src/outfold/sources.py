@@ -1,0 +1,77 @@
+"""Where rows come from and who walks them: row blocks, and the thread pool that maps over them.
+
+Blocks depend on the shape of the problem only, never on the number of threads, so a result does
+not depend on ``n_jobs``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+BLOCK_ENTRIES = 1 << 20  # 8 MB of float64 a block: large enough for BLAS, small enough for the cache
+
+
+def available_cores() -> int:
+    """Cores this process may run on (affinity respected where the system tells)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def row_blocks(rows: int, width: int) -> list[slice]:
+    """Cut ``rows`` rows of ``width`` entries into blocks of about ``BLOCK_ENTRIES`` entries."""
+    step = max(16, BLOCK_ENTRIES // max(1, width))
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Run a function over row blocks on ``n_jobs`` threads (None: every core), in order.
+
+    While blocks run in parallel BLAS gets one thread each, so the cores are not fought over.
+    """
+
+    n_jobs: int | None = None
+    verbose: bool = False
+
+    @property
+    def workers(self) -> int:
+        cores = available_cores()
+        if self.n_jobs is None:
+            return cores
+        return max(1, cores + 1 + self.n_jobs) if self.n_jobs < 0 else self.n_jobs
+
+    def map(self, function: Callable[[slice], Any], blocks: list[slice], title: str) -> Iterator[Any]:
+        """Yield ``function(block)`` for every block, in order."""
+        if len(blocks) == 1:  # no pool, no BLAS bookkeeping: a single row stays fast
+            yield function(blocks[0])
+            return
+        with (
+            self._bar(blocks, title) as bar,
+            threadpool_limits(1),
+            ThreadPoolExecutor(self.workers) as pool,
+        ):
+            for block, result in zip(blocks, pool.map(function, blocks)):
+                bar.update(block.stop - block.start)
+                yield result
+
+    @contextmanager
+    def blas(self) -> Iterator[None]:
+        """Limit BLAS to our thread count inside (does nothing for ``n_jobs=None``)."""
+        if self.n_jobs is None:
+            yield
+        else:
+            with threadpool_limits(self.workers):
+                yield
+
+    def _bar(self, blocks: list[slice], title: str) -> Any:
+        from tqdm import tqdm
+
+        return tqdm(total=blocks[-1].stop, desc=title, unit="row", unit_scale=True, delay=2, disable=not self.verbose)
