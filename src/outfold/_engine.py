@@ -121,6 +121,8 @@ def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runn
 def _geometry(recipe: Recipe, anchors: Anchors) -> Any:
     if recipe.geometry is not None:
         return recipe.geometry.fit(anchors.points)
+    if anchors.index is None:
+        raise ValueError("Landmarks of a precomputed matrix are chosen among its rows: pass a count or a fraction.")
     return Given(anchors.index, anchors.points[:, anchors.index], recipe.given_distances)
 
 
@@ -136,8 +138,9 @@ def _check_count(wanted: Any, n: int) -> None:
 def _select(operator: Operator, recipe: Recipe) -> tuple[Spectrum, Array]:
     """Solve for what is wanted and one pair more (for the gap); tell which columns to keep."""
     n = operator.size
-    if recipe.wanted != "auto":
-        kept = np.array(recipe.wanted if isinstance(recipe.wanted, tuple) else range(1, recipe.wanted + 1))
+    wanted = recipe.wanted
+    if not isinstance(wanted, str):
+        kept = np.array(wanted if isinstance(wanted, tuple) else range(1, wanted + 1))
         return solve(operator, recipe.solver, min(n, kept.max() + 2)), kept
     t = recipe.power or 1.0
     count = n if n <= Auto.dense_up_to else 32

@@ -156,7 +156,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         from sklearn.utils import check_array
 
         X = check_array(X, **options)
-        index = self.landmark_indices_
+        index: Any = self.landmark_indices_
         if X.shape[1] == self.n_features_in_ and X.shape[1] != len(index):
             X = X[:, index]
         elif X.shape[1] != len(index):

@@ -30,9 +30,10 @@ def number(name: str, value: Any, *, low: float, high: float = math.inf, open_lo
     bound = f"{'>' if open_low else '>='} {low:g}" + (f" and <= {high:g}" if math.isfinite(high) else "")
     if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
         raise ValueError(f"{name}={value!r} must be a number {bound}.")
-    if math.isnan(value) or value < low or value > high or (open_low and value == low):
+    plain = float(value)
+    if math.isnan(plain) or plain < low or plain > high or (open_low and plain == low):
         raise ValueError(f"{name}={value!r} must be {bound}.")
-    return float(value)
+    return plain
 
 
 def count(name: str, value: Any, *, low: int = 1) -> int:

@@ -53,8 +53,8 @@ class Percentile:
 class Neighbor:
     """sigma = the median distance to the k-th neighbour; k="auto" follows dimension and n.
 
-    The error of a spectrum has a part that grows with epsilon and one that falls with the number of points a kernel sees.
-    They balance at k = c n^(2/(d+2)); c is fitted once on circles, spheres and tori
+    The error of a spectrum has a part that grows with epsilon and one that falls with the number of
+    points a kernel sees. They balance at k = c n^(2/(d+2)); c is fitted once on circles, spheres and tori
     (``benchmarks/bandwidth.py``), d is read off the growth of the neighbour distances.
     """
 

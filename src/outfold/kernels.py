@@ -7,7 +7,7 @@ with a number in it; the specification stays as it was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -61,7 +61,7 @@ class GaussianKernel:
 class Affinity:
     """Values that are affinities already: given as a matrix or computed by a callable."""
 
-    bandwidth: Bandwidth = Bandwidth(np.nan, "none: affinities are given")
+    bandwidth: Bandwidth = field(default_factory=lambda: Bandwidth(np.nan, "none: affinities are given"))
 
     def fit(self, measured: Array, measure: Array) -> Affinity:
         smallest = measured.min()

@@ -102,7 +102,8 @@ class Distances:
                 f"metric={self.name!r} returned NaN or a negative value for {len(rows)} of {len(Z)} rows "
                 f"(the first is row {rows[0]} of this block). A distance must be a number >= 0."
             )
-        return np.square(distances, out=distances)
+        with np.errstate(over="ignore"):  # infinitely far: the row rule takes the nearest anchor
+            return np.square(distances, out=distances)
 
     def nearest(self, Z: Array) -> Array:
         """Index of the nearest anchor of each row, safe where squares would overflow."""

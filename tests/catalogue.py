@@ -1,0 +1,98 @@
+"""The one list of all methods, the clouds they are tried on, and how close is close."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import warnings
+
+import numpy as np
+from hypothesis import strategies as st
+from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
+from outfold.exceptions import OutfoldWarning
+
+ALL_METHODS = {
+    "diffusion-maps": DiffusionMaps(),
+    "diffusion-maps alpha=0 t=0": DiffusionMaps(alpha=0, t=0),
+    "diffusion-maps alpha=1/2 t=3": DiffusionMaps(alpha=0.5, t=3),
+    "diffusion-maps t=1/2 indices": DiffusionMaps([1, 3], t=0.5),
+    "diffusion-maps landmarks": DiffusionMaps(landmarks=0.7, random_state=0),
+    "diffusion-maps lanczos": DiffusionMaps(solver="lanczos"),
+    "diffusion-maps manhattan": DiffusionMaps(metric="manhattan"),
+    "laplacian-eigenmaps": LaplacianEigenmaps(),
+    "laplacian-eigenmaps unnormalized": LaplacianEigenmaps(laplacian="unnormalized"),
+    "spectral-clustering": SpectralClustering(3),
+    "spectral-clustering ng-jordan-weiss": SpectralClustering(3, normalize_rows=True),
+}
+
+KINDS = ("plain", "duplicates", "collinear", "clusters", "outlier", "constant", "tiny", "huge", "grid")
+
+
+def cloud(seed: int, kind: str = "plain", rows: int = 40, features: int = 3) -> np.ndarray:
+    """A read-only cloud with at least ten distinct rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, features))
+    if kind == "duplicates":
+        X[rows // 2 :] = X[rng.integers(0, rows // 2, rows - rows // 2)]
+    elif kind == "collinear":
+        X = np.outer(rng.uniform(-1, 1, rows), rng.normal(size=features))
+    elif kind == "clusters":
+        X += 8 * rng.integers(0, 3, rows)[:, None]
+    elif kind == "outlier":
+        X[rng.integers(rows)] = 1e4
+    elif kind == "constant":
+        X = np.column_stack([X, np.full(rows, 7.5)])
+    elif kind == "tiny":
+        X *= 1e-60
+    elif kind == "huge":
+        X = X * 1e60 + 1e60
+    elif kind == "grid":
+        X = rng.integers(0, 4, (rows, max(2, features))).astype(float)
+    X.flags.writeable = False
+    return X
+
+
+def new_points(X: np.ndarray, seed: int, rows: int = 7) -> np.ndarray:
+    """Points between and a little beyond those of X."""
+    rng = np.random.default_rng(seed + 1)
+    pairs = rng.integers(0, len(X), (2, rows))
+    mix = rng.uniform(-0.2, 1.2, (rows, 1))
+    return X[pairs[0]] * mix + X[pairs[1]] * (1 - mix)
+
+
+clouds = st.builds(
+    cloud,
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(KINDS),
+    rows=st.integers(24, 80),
+    features=st.integers(1, 4),
+)
+
+
+def quietly(call, *args, **kwargs):
+    """Call, with Outfold's own warnings (which odd clouds deserve) switched off."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutfoldWarning)
+        return call(*args, **kwargs)
+
+
+def tolerance(estimator, values) -> float:
+    """max(1e-10, 1e-14 / lambda) in units of the embedding's own size (float32: 1e-6 / lambda)."""
+    small, floor = (1e-14, 1e-10) if np.asarray(values).dtype == np.float64 else (1e-6, 1e-6)
+    size = max(1.0, float(np.abs(values).max()))
+    return max(floor, small * estimator.report_.amplification) * size
+
+
+def aligned_error(A: np.ndarray, B: np.ndarray) -> float:
+    """Largest distance between two embeddings after the best orthogonal alignment."""
+    u, _, v = np.linalg.svd(A.T @ B)
+    return float(np.abs(A @ (u @ v) - B).max())
+
+
+def data_folder() -> pathlib.Path | None:
+    """Where the shared data sets are, or None."""
+    named = os.environ.get("OUTFOLD_DATA")
+    for folder in [named] if named else [pathlib.Path(__file__).parents[2] / "shared" / "data"]:
+        if folder and pathlib.Path(folder).is_dir():
+            return pathlib.Path(folder)
+    return None
