@@ -218,9 +218,12 @@ EXTRA_CHECKS = (
 @pytest.mark.filterwarnings("ignore::outfold.exceptions.OutfoldWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # k-means on fewer points than clusters
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # a check passes an array on purpose
+@pytest.mark.filterwarnings("ignore:X (does not have valid|has) feature names")  # checks mix arrays and frames
 def test_scikit_learn_agrees(estimator):
-    results = estimator_checks.check_estimator(clone(estimator), on_fail=None)
+    excused = {}
+    if getattr(estimator, "landmarks", None) is not None:
+        excused["check_sample_weight_equivalence_on_dense_data"] = "which rows become landmarks depends on their number"
+    results = estimator_checks.check_estimator(clone(estimator), on_fail=None, expected_failed_checks=excused)
     failed = [(r["check_name"], r["exception"]) for r in results if r["status"] == "failed"]
     assert not failed
     assert sum(r["status"] == "passed" for r in results) >= 45

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from . import selection
 from ._report import Report
+from .bandwidths import ALL_EQUAL
 from .landmarks import Anchors
 from .neighbors import Given
 from .normalizations import Operator, Rows
@@ -92,6 +93,10 @@ class Fit:
 def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
     """Walk the stages."""
     anchors = recipe.landmarks.select(X, measure, rng)
+    if recipe.normalization.merges_copies and recipe.geometry is not None:
+        anchors = anchors.merged()
+        if len(anchors.points) == 1:
+            raise ValueError(ALL_EQUAL)
     _check_count(recipe.wanted, len(anchors.measure))
     geometry = _geometry(recipe, anchors)
     with runner.blas():
@@ -111,7 +116,7 @@ def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runn
             recipe.normalization.rule(operator, geometry, kernel, eigenvalues),
             recipe.normalization.basis(functions, eigenvalues, recipe.power),
             recipe.normalization.scale(eigenvalues),
-            Reference.of(operator.lonely_log_mass),
+            Reference.of(operator.lonely_log_mass, np.log(operator.mass), operator.measure),
         )
     embedding, gap = _training_embedding(X, anchors, model, recipe, runner)
     report = _report(X, recipe, kernel, operator, spectrum, kept, gap)

@@ -15,6 +15,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+ALL_EQUAL = (
+    "All training points are equal (or so close that squared distances underflow), so there is no geometry to "
+    "embed and no scale to choose epsilon from. Check the input, or rescale it."
+)
+
 
 @dataclass(frozen=True)
 class Bandwidth:
@@ -37,13 +42,16 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Percentile:
-    """sigma = the q-th percentile (0 to 100) of the distances between distinct training rows."""
+    """sigma = the q-th percentile (0 to 100) of the distances between distinct training points."""
 
     q: float = 50.0
 
     def bandwidth(self, squared: Array, measure: Array) -> Bandwidth:
         values, weights = _pairs(squared, measure)
-        level = self.q / 100
+        positive = values > 0
+        if not positive.any():
+            return _positive(0.0, "percentile")
+        values, weights, level = values[positive], weights[positive], self.q / 100
         uniform = np.all(weights == weights[0])
         chosen = np.quantile(np.sqrt(values), level) if uniform else _quantile(np.sqrt(values), weights, level)
         return _positive(float(chosen) ** 2, f"{self.q:g}th percentile of distances")
@@ -111,10 +119,7 @@ class Slope:
 
 def _positive(epsilon: float, how: str, dimension: float | None = None) -> Bandwidth:
     if not epsilon > 0:
-        raise ValueError(
-            "All training points are equal (or so close that squared distances underflow), so there is no "
-            "scale to choose epsilon from. Check the input, rescale it, or pass epsilon as a number."
-        )
+        raise ValueError(ALL_EQUAL)
     return Bandwidth(epsilon, how, dimension)
 
 

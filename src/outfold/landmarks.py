@@ -19,6 +19,16 @@ class Anchors:
     index: Array | None
     measure: Array
 
+    def merged(self) -> Anchors:
+        """Equal points as one, of their joint measure."""
+        _, first, member = np.unique(self.points, axis=0, return_index=True, return_inverse=True)
+        if len(first) == len(self.points):
+            return self
+        order = np.argsort(first)
+        kept = first[order]
+        measure = np.bincount(member.ravel(), weights=self.measure)[order]
+        return Anchors(self.points[kept], None if self.index is None else self.index[kept], measure)
+
 
 @dataclass(frozen=True)
 class Everything:

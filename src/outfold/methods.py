@@ -150,7 +150,7 @@ class LaplacianEigenmaps(SpectralEstimator):
             self.eigenvalues_ = 1 - found.eigenvalues
 
 
-class SpectralClustering(ClusterMixin, SpectralEstimator):
+class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
     """Spectral clustering with a ``predict``: k-means on Laplacian eigenmaps.
 
     Parameters

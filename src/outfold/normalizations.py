@@ -9,7 +9,7 @@ so a point far from everything has the exact limit instead of 0/0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,8 +94,8 @@ class Operator:
     stationary: Array  # pi: eigenfunctions are orthonormal in it
     parts: Components
     gain: Array
-    lonely_log_mass: Array  # log mass of each anchor without itself
-    least_degree: float
+    lonely_log_mass: Array  # log mass each anchor sees beside itself
+    mass: Array  # q = W m
 
     @property
     def size(self) -> int:
@@ -126,6 +126,7 @@ class Markov:
     """
 
     alpha: float = 1.0
+    merges_copies: ClassVar[bool] = False  # a function that differs between copies of a row has eigenvalue 0
 
     def fit(self, W: Array, measure: Array) -> Operator:
         """Turn W into the symmetric conjugate of P, in place."""
@@ -137,7 +138,7 @@ class Markov:
         W *= scale
         stationary = measure * d / (measure @ d)
         parts = components.find(_links(W), stationary)
-        return Operator(W, 1.0, 2.0, measure, stationary, parts, measure * weight, lonely, float(q.min()))
+        return Operator(W, 1.0, 2.0, measure, stationary, parts, measure * weight, lonely, q)
 
     def rule(self, operator: Operator, geometry: Geometry, kernel: Kernel, eigenvalues: Array) -> MarkovRule:
         return MarkovRule(geometry, kernel, operator.measure, operator.gain)
@@ -156,7 +157,13 @@ class Markov:
 
 @dataclass(frozen=True)
 class Unnormalized:
-    """L = diag(d) - W diag(m), small end; eigenvalues are those of L."""
+    """L = diag(d) - W diag(m), small end; eigenvalues are those of L.
+
+    Copies of a row are merged first: L has eigenvectors that differ between copies, with eigenvalue d at that
+    row, among the small ones; they are not functions of the data.
+    """
+
+    merges_copies: ClassVar[bool] = True
 
     def fit(self, W: Array, measure: Array) -> Operator:
         """Turn W into the symmetric conjugate of -L, in place."""
@@ -167,11 +174,11 @@ class Unnormalized:
         stationary = measure / measure.sum()
         parts = components.find(_links(W / np.sqrt(d * d[:, None])), stationary)
         W[np.diag_indices_from(W)] -= d
-        return Operator(W, 0.0, 2 * float(d.max()), measure, stationary, parts, measure.copy(), lonely, float(d.min()))
+        return Operator(W, 0.0, 2 * float(d.max()), measure, stationary, parts, measure.copy(), lonely, d)
 
     def rule(self, operator: Operator, geometry: Geometry, kernel: Kernel, eigenvalues: Array) -> LaplacianRule:
         markov = MarkovRule(geometry, kernel, operator.measure, operator.gain)
-        return LaplacianRule(markov, eigenvalues, operator.least_degree)
+        return LaplacianRule(markov, eigenvalues, float(operator.mass.min()))
 
     def eigenvalues(self, operator_values: Array) -> Array:
         return -operator_values
@@ -184,13 +191,13 @@ class Unnormalized:
 
 
 def _masses(W: Array, measure: Array) -> tuple[Array, Array]:
-    """Log mass of each row without itself, and q = W m. Summed apart: 1 + 1e-20 would forget."""
+    """Log mass each row sees beside itself (once), and q = W m. Summed apart: 1 + 1e-20 would forget."""
     own = np.diagonal(W).copy()
     np.fill_diagonal(W, 0.0)
     others = W @ measure
     np.fill_diagonal(W, own)
-    lonely = np.log(np.maximum(others, np.exp(LOG_FLOOR)))
-    return lonely, others + own * measure
+    beside = others + own * np.maximum(measure - 1, 0)  # a weight of 3 is two copies beside the row
+    return np.log(np.maximum(beside, np.exp(LOG_FLOOR))), others + own * measure
 
 
 def _links(S: Array) -> Array:

@@ -1,0 +1,62 @@
+"""The surface: exports, what importing costs, and who may import what."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import outfold
+import pytest
+
+PACKAGE = pathlib.Path(outfold.__file__).parent
+
+OWNERS = {  # heavy dependency -> the modules that may import it
+    "matplotlib": {"plotting.py"},
+    "numba": {"_compiled.py"},
+    "faiss": {"neighbors.py"},
+    "click": {"app/command.py"},
+    "tqdm": {"sources.py"},
+    "torch": set(),
+    "dask": set(),
+    "pandas": set(),
+    "polars": set(),
+}
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield (node.module or "").split(".")[0]
+
+
+def test_public_names_exist_and_nothing_else_is_exported():
+    assert set(outfold.__all__) == {"DiffusionMaps", "LaplacianEigenmaps", "SpectralClustering", "__version__"}
+    for name in outfold.__all__:
+        assert hasattr(outfold, name)
+
+
+@pytest.mark.parametrize("module", ["outfold", "outfold.methods", "outfold.app.command"])
+def test_import_pulls_in_nothing_heavy(module):
+    code = f"import sys, {module}; print([m for m in {sorted(OWNERS)} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    allowed = {"click"} if module.endswith("command") else set()
+    assert set(ast.literal_eval(found)) <= allowed
+
+
+def test_each_heavy_dependency_has_one_owner():
+    for path in PACKAGE.rglob("*.py"):
+        for name in set(imported(path)) & OWNERS.keys():
+            assert str(path.relative_to(PACKAGE)) in OWNERS[name], f"{path.name} imports {name}"
+
+
+def test_the_readme_and_ci_run_the_same_test_command():
+    root = pathlib.Path(__file__).parents[1]
+    command = next(line for line in (root / ".ci" / "run").read_text().splitlines() if "pytest" in line)
+    assert command in (root / "README.md").read_text().splitlines()
+
+
+def test_version_is_one():
+    changes = (pathlib.Path(__file__).parents[1] / "CHANGELOG.md").read_text()
+    assert f"[{outfold.__version__}]" in changes
