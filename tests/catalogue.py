@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 from hypothesis import strategies as st
+
 from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
 from outfold.exceptions import OutfoldWarning
 

@@ -4,11 +4,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from catalogue import ALL_METHODS, cloud, quietly
-from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+
+from catalogue import ALL_METHODS, cloud, quietly
+from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
 
 methods = pytest.mark.parametrize("estimator", ALL_METHODS.values(), ids=ALL_METHODS.keys())
 X = cloud(0, rows=60)

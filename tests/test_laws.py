@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
-from catalogue import ALL_METHODS, cloud, clouds, new_points, quietly, tolerance
 from hypothesis import given
 from hypothesis import strategies as st
-from outfold.exceptions import FarPointsError, FarPointsWarning, OutfoldWarning
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
+
+from catalogue import ALL_METHODS, cloud, clouds, new_points, quietly, tolerance
+from outfold.exceptions import FarPointsError, FarPointsWarning, OutfoldWarning
 
 methods = pytest.mark.parametrize("estimator", ALL_METHODS.values(), ids=ALL_METHODS.keys())
 

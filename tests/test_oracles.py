@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from catalogue import aligned_error, cloud, quietly
-from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
-from outfold.bandwidths import Percentile
 from scipy.spatial.distance import cdist
 from scipy.special import ive, spherical_in
 from sklearn.linear_model import LinearRegression
+
+from catalogue import aligned_error, cloud, quietly
+from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
+from outfold.bandwidths import Percentile
 
 
 def grid_circle(n):

@@ -1,6 +1,25 @@
 """Outfold: spectral manifold learning whose embeddings are functions."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ._version import __version__
-from .methods import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
+
+if TYPE_CHECKING:
+    from .methods import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
+
+_HOMES = {"DiffusionMaps": "methods", "LaplacianEigenmaps": "methods", "SpectralClustering": "methods"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module when it is first asked for, so that ``import outfold`` is quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'outfold' has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 __all__ = ["DiffusionMaps", "LaplacianEigenmaps", "SpectralClustering", "__version__"]

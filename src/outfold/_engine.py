@@ -102,8 +102,9 @@ def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runn
     with runner.blas():
         measured = geometry.gram(runner)
         kernel = recipe.kernel.fit(measured, anchors.measure)
-        operator = recipe.normalization.fit(kernel.affinity(measured), anchors.measure)
-        del measured
+        for _ in runner.map(lambda block: kernel.affinity(measured[block]), row_blocks(*measured.shape), "kernel"):
+            pass
+        operator = recipe.normalization.fit(measured, anchors.measure)  # measured holds affinities now
         if isinstance(geometry, Given):
             geometry = replace(geometry, table=None)
         spectrum, kept = _select(operator, recipe)
@@ -224,7 +225,7 @@ def _report(
         solver_why=spectrum.why,
         n_components=len(kept),
         components=operator.parts.count,
-        component_sizes=tuple(int(s) for s in operator.parts.sizes[:20]),
+        component_sizes=tuple(int(s) for s in np.sort(operator.parts.sizes)[::-1][:20]),
         multiplicity=max(int((distance <= 1e-8 * operator.spread).sum()), operator.parts.count),
         residual=float(relative.max(initial=0.0)),
         gap=float(values[kept.max()] - values[after]) if after < len(values) else float("nan"),

@@ -23,9 +23,13 @@ class Kernel(Protocol):
 
     bandwidth: Bandwidth
 
-    def affinity(self, measured: Array) -> Array: ...
+    def affinity(self, measured: Array) -> Array:
+        """Affinities in the place of what was measured."""
+        ...
 
-    def log_affinity(self, measured: Array) -> Array: ...
+    def log_affinity(self, measured: Array) -> Array:
+        """Log affinities in the place of what was measured."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Gaussian:
 
     >>> import numpy as np
     >>> squared = np.array([[0.0, 2.0], [2.0, 0.0]])
-    >>> Gaussian(Fixed(1.0)).fit(squared, np.ones(2)).affinity(squared)[0].round(4).tolist()
+    >>> Gaussian(Fixed(1.0)).fit(squared, np.ones(2)).affinity(squared.copy())[0].round(4).tolist()
     [1.0, 0.3679]
     """
 
@@ -51,10 +55,11 @@ class GaussianKernel:
     bandwidth: Bandwidth
 
     def affinity(self, measured: Array) -> Array:
-        return np.exp(self.log_affinity(measured))
+        return np.exp(self.log_affinity(measured), out=measured)
 
     def log_affinity(self, measured: Array) -> Array:
-        return measured * (-0.5 / self.bandwidth.epsilon)
+        measured *= -0.5 / self.bandwidth.epsilon
+        return measured
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class Affinity:
 
     def log_affinity(self, measured: Array) -> Array:
         with np.errstate(divide="ignore"):
-            return np.log(measured)
+            return np.log(measured, out=measured)
 
 
 @dataclass(frozen=True)

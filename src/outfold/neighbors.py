@@ -113,15 +113,24 @@ class Distances:
         return cdist(Z / scale, self.anchors / scale, "sqeuclidean").argmin(axis=1)
 
     def _plain(self, Z: Array) -> Array:
-        if self.name == "nan_euclidean" or self.name == "haversine":
-            from sklearn.metrics import pairwise_distances
+        if self.name == "nan_euclidean":
+            return np.array([self._over_shared_features(z) for z in Z])
+        if self.name == "haversine":
+            from sklearn.metrics.pairwise import haversine_distances
 
-            return pairwise_distances(Z, self.anchors, metric=self.name, **self.params)
+            return haversine_distances(Z, self.anchors)
         distances = cdist(Z, self.anchors, self.name, **self.params)
         if self.name in ("cosine", "correlation"):
             # 1 - cos of a row with itself is rounding of either sign; 4 ulp is zero
             distances[np.abs(distances) < 1e-15] = 0.0
         return distances
+
+    def _over_shared_features(self, z: Array) -> Array:
+        """Distances over the features both rows have, scaled up for those they do not (NaN if none)."""
+        difference = self.anchors - z
+        shared = (~np.isnan(difference)).sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.sqrt(np.nansum(difference**2, axis=1) * (len(z) / shared))
 
 
 @dataclass(frozen=True)
@@ -134,11 +143,10 @@ class Given:
 
     def gram(self, runner: Threads) -> Array:
         assert self.table is not None
-        return np.square(self.table) if self.squares else self.table.astype(float)  # a fresh array either way
+        return self.cross(self.table)
 
     def cross(self, Z: Array) -> Array:
-        values = np.asarray(Z, dtype=float)
-        return np.square(values) if self.squares else values
+        return np.square(Z, dtype=float) if self.squares else np.array(Z, dtype=float)
 
     def nearest(self, Z: Array) -> Array:
         values = np.asarray(Z)

@@ -87,7 +87,7 @@ class Lanczos:
         start = np.random.default_rng(n).standard_normal(n)
         start -= known @ (known.T @ start)
         action = LinearOperator((n, n), matvec=product, matmat=product, dtype=float)
-        subspace = min(n - 1, max(2 * count + 1, 20 + count))
+        subspace = min(n - 1, 2 * count + 30)
         try:
             values, vectors = eigsh(
                 action, k=count, which="LA", v0=start, tol=tol, ncv=subspace, maxiter=self.max_iterations

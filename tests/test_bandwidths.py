@@ -1,0 +1,93 @@
+"""Rules for epsilon."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist, pdist
+
+from catalogue import cloud
+from outfold import DiffusionMaps, datasets
+from outfold.bandwidths import Bandwidth, Fixed, Neighbor, Percentile, Slope
+
+X = cloud(0, rows=60)
+SQUARED = cdist(X, X, "sqeuclidean")
+ONES = np.ones(60)
+
+
+def test_fixed_is_the_callers_number():
+    assert Fixed(0.25).bandwidth(SQUARED, ONES).epsilon == 0.25
+
+
+@pytest.mark.parametrize("q", [1, 25, 50, 99])
+def test_percentile_is_the_squared_percentile_of_the_distances(q):
+    assert Percentile(q).bandwidth(SQUARED, ONES).epsilon == pytest.approx(np.percentile(pdist(X), q) ** 2)
+
+
+@pytest.mark.parametrize("k", [1, 5, 16])
+def test_neighbor_is_the_squared_median_distance_to_the_kth(k):
+    radii = np.sort(np.sqrt(SQUARED), axis=1)[:, k]
+    lower_median = np.sort(radii)[29]
+    assert Neighbor(k).bandwidth(SQUARED, ONES).epsilon == pytest.approx(lower_median**2)
+
+
+@pytest.mark.parametrize(
+    ("make", "dimension"),
+    [(datasets.circle, 1), (datasets.sphere, 2), (datasets.flat_torus, 2)],
+)
+def test_rules_read_the_dimension(make, dimension):
+    points = make(1500, random_state=0)
+    squared = cdist(points, points, "sqeuclidean")
+    for rule in (Neighbor(), Slope()):
+        assert round(rule.bandwidth(squared, np.ones(1500)).dimension) == dimension
+
+
+def test_slope_finds_the_steepest_point_of_the_kernel_sum():
+    found = Slope().bandwidth(SQUARED, ONES).epsilon
+
+    def slope(epsilon):
+        w = np.exp(-SQUARED / (2 * epsilon))
+        return (w * SQUARED).sum() / (2 * epsilon) / w.sum()
+
+    grid = np.exp(np.linspace(np.log(SQUARED[SQUARED > 0].min()), np.log(SQUARED.max()), 300))
+    assert slope(found) == pytest.approx(max(map(slope, grid)), rel=1e-3)
+
+
+def test_many_copies_do_not_give_zero():
+    copies = np.repeat(cloud(1, rows=5), 40, axis=0)
+    squared = cdist(copies, copies, "sqeuclidean")
+    for rule in (Neighbor(), Neighbor(16), Percentile(1), Slope()):
+        assert rule.bandwidth(squared, np.ones(200)).epsilon > 0
+
+
+def test_a_rule_of_ones_own_is_welcome_and_left_unchanged():
+    class Tenth:
+        def bandwidth(self, squared, measure):
+            return Bandwidth(squared.max() / 10, "a tenth of the largest")
+
+    maps = DiffusionMaps(epsilon=Tenth()).fit(X)
+    assert maps.epsilon_ == pytest.approx(SQUARED.max() / 10)
+    assert "a tenth of the largest" in str(maps.report_)
+
+
+@pytest.mark.parametrize("name", ["auto", "median", "neighbor", "slope", "percentile"])
+def test_every_name_is_a_different_rule(name):
+    others = {n: DiffusionMaps(1, epsilon=n).fit(X).epsilon_ for n in ("median", "neighbor", "slope", "percentile")}
+    mine = DiffusionMaps(1, epsilon=name).fit(X).epsilon_
+    assert sum(value == mine for value in others.values()) == (name in others)
+
+
+@pytest.mark.parametrize(
+    ("make", "truth", "limit"),
+    [
+        (datasets.circle, [1, 1, 4, 4, 9, 9, 16, 16], 0.012),
+        (datasets.sphere, [1, 1, 1, 3, 3, 3, 3, 3], 0.03),
+        (datasets.flat_torus, [1] * 4 + [2] * 4, 0.025),
+    ],
+    ids=["circle", "sphere", "torus"],
+)
+def test_default_settings_see_the_true_spectrum(make, truth, limit):
+    errors = []
+    for seed in range(5):
+        mu = 1 - DiffusionMaps(8).fit(make(2000, random_state=seed)).eigenvalues_
+        multiplet = truth.count(1)
+        errors.append(np.mean(np.abs(mu / mu[:multiplet].mean() / truth - 1)))
+    assert np.median(errors) <= limit

@@ -1,0 +1,172 @@
+"""Solvers, selection, orientation, landmarks and the thread pool."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import ArpackNoConvergence
+
+from catalogue import cloud, quietly
+from outfold import DiffusionMaps, LaplacianEigenmaps, solvers
+from outfold.exceptions import ConvergenceError
+from outfold.landmarks import Points, Random
+from outfold.selection import spectral_dimension
+from outfold.sources import Threads, row_blocks
+
+X = np.random.default_rng(0).normal(size=(300, 3))
+
+
+@pytest.mark.parametrize("method", [DiffusionMaps(6), LaplacianEigenmaps(6, laplacian="unnormalized")], ids=["P", "L"])
+def test_lanczos_and_lapack_agree(method):
+    dense = method.set_params(solver="dense").fit(X)
+    values, embedding = dense.eigenvalues_, dense.embedding_
+    lanczos = method.set_params(solver="lanczos").fit(X)
+    assert lanczos.report_.solver == "lanczos"
+    np.testing.assert_allclose(lanczos.eigenvalues_, values, atol=1e-12 * max(1, values.max()))
+    np.testing.assert_allclose(lanczos.embedding_, embedding, atol=1e-8)
+    assert lanczos.report_.residual < 1e-9
+
+
+def test_auto_says_what_it_chose_and_why():
+    assert solvers.Auto().choose(_operator(), 5)[0] == solvers.Dense()
+    maps = DiffusionMaps(3).fit(np.random.default_rng(0).normal(size=(1200, 2)))
+    assert maps.report_.solver == "lanczos"
+    assert "1200" in maps.report_.solver_why
+    small = DiffusionMaps(3).fit(X)
+    assert (small.report_.solver, small.report_.solver_why) == ("dense", "n = 300 <= 1000")
+
+
+def test_a_pair_that_arpack_misses_is_found(monkeypatch):
+    whole = solvers.Lanczos._arpack
+    expected = DiffusionMaps(5, solver="dense").fit(X).eigenvalues_
+    calls = []
+
+    def forgetful(self, operator, known, count, tol):
+        calls.append(count)
+        values, vectors = whole(self, operator, known, count + 1 if len(calls) == 1 else count, tol)
+        if len(calls) > 1:
+            return values, vectors
+        keep = np.delete(np.arange(count + 1), 2)
+        return values[keep], vectors[:, keep]
+
+    monkeypatch.setattr(solvers.Lanczos, "_arpack", forgetful)
+    found = DiffusionMaps(5, solver="lanczos").fit(X).eigenvalues_
+    assert len(calls) >= 3
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_no_convergence_falls_back_to_lapack_and_says_so(monkeypatch):
+    def fails(*args, **kwargs):
+        raise ArpackNoConvergence("no convergence", np.zeros(0), np.zeros((0, 0)))
+
+    monkeypatch.setattr(solvers, "eigsh", fails)
+    maps = DiffusionMaps(3, solver="lanczos").fit(X)
+    assert maps.report_.solver == "dense"
+    assert "fallback" in maps.report_.solver_why
+    with pytest.raises(ConvergenceError, match="300 x 300") as caught:
+        solvers.Lanczos().top(_operator(), _operator().trivial(1), 3)
+    assert caught.value.partial is not None
+
+
+def _operator():
+    from scipy.spatial.distance import cdist
+
+    from outfold.normalizations import Markov
+
+    return Markov(1.0).fit(np.exp(-cdist(X, X, "sqeuclidean")), np.ones(len(X)))
+
+
+def test_every_eigenpair_can_be_asked_for():
+    small = cloud(0, rows=20)
+    for solver in ("dense", "lanczos", "auto"):
+        maps = quietly(DiffusionMaps(19, epsilon=0.05, solver=solver).fit, small)
+        assert maps.eigenvalues_.shape == (19,)
+        assert np.isnan(maps.report_.gap)
+        assert maps.report_.trace == pytest.approx(1 + maps.eigenvalues_.sum())
+
+
+def test_indices_pick_eigenpairs():
+    many = DiffusionMaps(6).fit(X)
+    some = DiffusionMaps([1, 4, 6]).fit(X)
+    np.testing.assert_allclose(some.embedding_, many.embedding_[:, [0, 3, 5]], atol=1e-12)
+    np.testing.assert_allclose(some.eigenvalues_, many.eigenvalues_[[0, 3, 5]], atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [300, 1100])
+@pytest.mark.parametrize("t", [1, 4])
+def test_auto_components_follow_the_spectrum(n, t):
+    points = np.random.default_rng(1).normal(size=(n, 2))
+    maps = DiffusionMaps("auto", epsilon=0.5, t=t).fit(points)
+    more = DiffusionMaps(maps.report_.n_components + 1, epsilon=0.5, t=t).fit(points).eigenvalues_
+    ratio = (more / more[0]) ** t
+    assert (ratio[:-1] > 0.1).all()
+    assert ratio[-1] <= 0.1
+
+
+def test_auto_components_not_reached_is_told():
+    maps = quietly(DiffusionMaps("auto", epsilon=1e-3).fit, cloud(0, rows=30))
+    assert any("did not see the spectrum decay" in text for text in maps.report_.warnings)
+
+
+def test_spectral_dimension_orders_by_magnitude():
+    assert spectral_dimension([0.5, -0.9, 0.01]) == 2
+    assert spectral_dimension([0.9, 0.5, 0.3], t=10) == 1
+    with pytest.raises(ValueError, match="no non-zero"):
+        spectral_dimension([])
+
+
+def test_signs_survive_permutation_on_symmetric_data():
+    angle = 2 * np.pi * np.arange(64) / 64
+    ellipse = np.column_stack([2 * np.cos(angle), np.sin(angle)])
+    base = DiffusionMaps(3, epsilon=0.1).fit(ellipse).embedding_
+    for seed in range(10):
+        order = np.random.default_rng(seed).permutation(64)
+        np.testing.assert_allclose(DiffusionMaps(3, epsilon=0.1).fit(ellipse[order]).embedding_, base[order], atol=1e-9)
+
+
+def test_landmarks_by_count_fraction_and_points():
+    measure, rng = np.ones(300), np.random.default_rng(0)
+    assert len(Random(50).select(X, measure, rng).points) == 50
+    assert len(Random(0.1).select(X, measure, rng).points) == 30
+    chosen = Random(40).select(X, np.r_[np.zeros(250), np.ones(50)], rng)
+    assert chosen.index.min() >= 250
+    assert Points(X[:9]).select(X, measure, rng).index is None
+    one, two, three = (DiffusionMaps(landmarks=80, random_state=s).fit(X).landmarks_ for s in (0, 0, 1))
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, three)
+
+
+def test_row_blocks_cover_every_row_once():
+    for rows, width in ((1, 1), (1000, 10**6), (100_000, 300), (17, 0)):
+        blocks = row_blocks(rows, width)
+        assert [b.start for b in blocks] == [0, *(b.stop for b in blocks[:-1])]
+        assert blocks[-1].stop == rows
+
+
+def test_threads_keep_order_and_pass_errors_on():
+    blocks = row_blocks(5000, 10**5)
+    assert [r.start for r in Threads(4).map(lambda b: b, blocks, "")] == [b.start for b in blocks]
+    with pytest.raises(ZeroDivisionError):
+        list(Threads().map(lambda b: 1 / 0, blocks, ""))
+    assert Threads(-1).workers == Threads().workers
+    assert Threads(3).workers == 3
+
+
+def test_n_jobs_does_not_change_a_bit_of_transform():
+    maps = DiffusionMaps(3).fit(X)
+    Z = np.random.default_rng(2).normal(size=(20_000, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = [maps.set_params(n_jobs=jobs).transform(Z) for jobs in (None, 1, 2, 3)]
+    assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+def test_verbose_shows_progress_on_stderr_only_when_it_takes_long(capsys, monkeypatch):
+    DiffusionMaps(verbose=True).fit(X)
+    assert capsys.readouterr().err == ""  # under two seconds: nothing
+    import tqdm
+
+    slow = tqdm.tqdm
+    monkeypatch.setattr(tqdm, "tqdm", lambda *a, **k: slow(*a, **{**k, "delay": 0, "mininterval": 0}))
+    DiffusionMaps(verbose=True).fit(np.random.default_rng(0).normal(size=(1500, 2)))
+    assert "distances" in capsys.readouterr().err
