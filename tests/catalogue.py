@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 from hypothesis import strategies as st
 
-from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
+from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering, graphs
 from outfold.exceptions import OutfoldWarning
 
 ALL_METHODS = {
@@ -20,6 +20,18 @@ ALL_METHODS = {
     "diffusion-maps landmarks": DiffusionMaps(landmarks=0.7, random_state=0),
     "diffusion-maps lanczos": DiffusionMaps(solver="lanczos"),
     "diffusion-maps manhattan": DiffusionMaps(metric="manhattan"),
+    "diffusion-maps union": DiffusionMaps(n_neighbors=6),
+    "diffusion-maps union by brute force": DiffusionMaps(n_neighbors=graphs.Union(6, search="brute")),
+    "diffusion-maps union manhattan": DiffusionMaps(n_neighbors=6, metric="manhattan"),
+    "diffusion-maps mutual": DiffusionMaps(n_neighbors=graphs.Mutual(8)),
+    "diffusion-maps ball": DiffusionMaps(n_neighbors=graphs.Ball("auto"), alpha=0),
+    "diffusion-maps threshold": DiffusionMaps(threshold=1e-3),
+    "diffusion-maps self-tuning": DiffusionMaps(kernel="self_tuning"),
+    "diffusion-maps self-tuning union": DiffusionMaps(kernel="self_tuning", n_neighbors=9, t=2),
+    "diffusion-maps largest component": DiffusionMaps(n_neighbors=6, components="largest"),
+    "diffusion-maps joined": DiffusionMaps(n_neighbors=6, components="join"),
+    "laplacian-eigenmaps binary": LaplacianEigenmaps(n_neighbors=6, epsilon=np.inf),
+    "laplacian-eigenmaps continuous k-nn": LaplacianEigenmaps(kernel="continuous_knn", laplacian="unnormalized"),
     "laplacian-eigenmaps": LaplacianEigenmaps(),
     "laplacian-eigenmaps unnormalized": LaplacianEigenmaps(laplacian="unnormalized"),
     "spectral-clustering": SpectralClustering(3),

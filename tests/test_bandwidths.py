@@ -7,26 +7,28 @@ from scipy.spatial.distance import cdist, pdist
 from catalogue import cloud
 from outfold import DiffusionMaps, datasets
 from outfold.bandwidths import Bandwidth, Fixed, Neighbor, Percentile, Slope
+from outfold.graphs import DenseSurvey
 
 X = cloud(0, rows=60)
 SQUARED = cdist(X, X, "sqeuclidean")
 ONES = np.ones(60)
+SURVEY = DenseSurvey(None, SQUARED, ONES)
 
 
 def test_fixed_is_the_callers_number():
-    assert Fixed(0.25).bandwidth(SQUARED, ONES).epsilon == 0.25
+    assert Fixed(0.25).bandwidth(SURVEY).epsilon == 0.25
 
 
 @pytest.mark.parametrize("q", [1, 25, 50, 99])
 def test_percentile_is_the_squared_percentile_of_the_distances(q):
-    assert Percentile(q).bandwidth(SQUARED, ONES).epsilon == pytest.approx(np.percentile(pdist(X), q) ** 2)
+    assert Percentile(q).bandwidth(SURVEY).epsilon == pytest.approx(np.percentile(pdist(X), q) ** 2)
 
 
 @pytest.mark.parametrize("k", [1, 5, 16])
 def test_neighbor_is_the_squared_median_distance_to_the_kth(k):
     radii = np.sort(np.sqrt(SQUARED), axis=1)[:, k]
     lower_median = np.sort(radii)[29]
-    assert Neighbor(k).bandwidth(SQUARED, ONES).epsilon == pytest.approx(lower_median**2)
+    assert Neighbor(k).bandwidth(SURVEY).epsilon == pytest.approx(lower_median**2)
 
 
 @pytest.mark.parametrize(
@@ -37,11 +39,11 @@ def test_rules_read_the_dimension(make, dimension):
     points = make(1500, random_state=0)
     squared = cdist(points, points, "sqeuclidean")
     for rule in (Neighbor(), Slope()):
-        assert round(rule.bandwidth(squared, np.ones(1500)).dimension) == dimension
+        assert round(rule.bandwidth(DenseSurvey(None, squared, np.ones(1500))).dimension) == dimension
 
 
 def test_slope_finds_the_steepest_point_of_the_kernel_sum():
-    found = Slope().bandwidth(SQUARED, ONES).epsilon
+    found = Slope().bandwidth(SURVEY).epsilon
 
     def slope(epsilon):
         w = np.exp(-SQUARED / (2 * epsilon))
@@ -55,13 +57,13 @@ def test_many_copies_do_not_give_zero():
     copies = np.repeat(cloud(1, rows=5), 40, axis=0)
     squared = cdist(copies, copies, "sqeuclidean")
     for rule in (Neighbor(), Neighbor(16), Percentile(1), Slope()):
-        assert rule.bandwidth(squared, np.ones(200)).epsilon > 0
+        assert rule.bandwidth(DenseSurvey(None, squared, np.ones(200))).epsilon > 0
 
 
 def test_a_rule_of_ones_own_is_welcome_and_left_unchanged():
     class Tenth:
-        def bandwidth(self, squared, measure):
-            return Bandwidth(squared.max() / 10, "a tenth of the largest")
+        def bandwidth(self, survey):
+            return Bandwidth(survey.pairs()[0].max() / 10, "a tenth of the largest")
 
     maps = DiffusionMaps(epsilon=Tenth()).fit(X)
     assert maps.epsilon_ == pytest.approx(SQUARED.max() / 10)

@@ -7,7 +7,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from catalogue import cloud, quietly
 from outfold import DiffusionMaps, kernels
-from outfold.neighbors import METRICS, Metric
+from outfold.distances import METRICS, Metric
+from outfold.graphs import DenseSurvey
 from outfold.sources import Threads
 
 X = cloud(0, rows=40)
@@ -71,6 +72,6 @@ def test_metric_callables_equal_their_name():
 def test_a_specification_is_not_changed_by_a_fit():
     spec = kernels.Gaussian(kernels.Fixed(2.0))
     before = repr(spec)
-    fitted = spec.fit(np.zeros((2, 2)), np.ones(2))
+    fitted = spec.fit(DenseSurvey(None, np.zeros((2, 2)), np.ones(2)))
     assert repr(spec) == before
     assert fitted.bandwidth.epsilon == 2.0

@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+from scipy.spatial import cKDTree
 
-from . import selection
+from . import components, graphs, neighbors, selection
 from ._report import Report
 from .bandwidths import ALL_EQUAL
+from .distances import Given
+from .graphs import AllPairs, DenseSurvey, Either
 from .landmarks import Anchors
-from .neighbors import Given
-from .normalizations import Operator, Rows
+from .normalizations import Operator, Rows, lonely_mass
 from .solvers import Auto, Spectrum, orient, solve
 from .sources import Threads, row_blocks
 from .trust import Reference, Trust
@@ -29,14 +32,16 @@ class Recipe:
     """A method as its row in the table: what each stage is."""
 
     method: str
-    geometry: Any  # None: the matrix is given
+    metric: Any  # None: the matrix is given
+    edges: Any  # which pairs to keep
     kernel: Any
     normalization: Any
     power: float  # embedding = lambda^power psi
     wanted: int | str | tuple[int, ...]
     landmarks: Any
     solver: Any
-    given_distances: bool = True  # only for geometry=None
+    components: str = "warn"
+    given_distances: bool = True  # only for metric=None
     clip_to_rank: bool = False  # keep fewer components instead of raising when the rank runs out
 
 
@@ -63,18 +68,18 @@ class SpectralModel:
         log_mass = np.empty(len(Z))
 
         def fill(block: slice) -> None:
-            rows: Rows = self.rule.rows(Z[block])
+            rows: Rows = self.rule.rows(np.asarray(Z[block], dtype=float))
             embedding[block] = rows @ self.basis
             log_mass[block] = rows.log_mass
 
-        for _ in runner.map(fill, row_blocks(len(Z), len(self.basis)), "embedding"):
+        for _ in runner.map(fill, row_blocks(len(Z), self.rule.row_entries), "embedding"):
             pass
         return embedding, self.reference.judge(log_mass)
 
     def nearest(self, Z: Array) -> Array:
         """The embedding of each point's nearest anchor."""
         geometry = getattr(self.rule, "markov", self.rule).geometry
-        return (self.basis * self.scale)[geometry.nearest(Z)]
+        return (self.basis * self.scale)[geometry.nearest(np.asarray(Z, dtype=float))]
 
 
 @dataclass(frozen=True)
@@ -92,44 +97,109 @@ class Fit:
 
 def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
     """Walk the stages."""
+    X = np.asarray(X, dtype=float)
     anchors = recipe.landmarks.select(X, measure, rng)
-    if recipe.normalization.merges_copies and recipe.geometry is not None:
+    if recipe.metric is not None and (anchors.points == anchors.points[0]).all():
+        raise ValueError(ALL_EQUAL)
+    if recipe.normalization.merges_copies and recipe.metric is not None:
         anchors = anchors.merged()
-        if len(anchors.points) == 1:
-            raise ValueError(ALL_EQUAL)
+    return _fit(X, recipe, anchors, measure, runner)
+
+
+def _fit(X: Array, recipe: Recipe, anchors: Anchors, measure: Array, runner: Threads) -> Fit:
     _check_count(recipe.wanted, len(anchors.measure))
-    geometry = _geometry(recipe, anchors)
+    if isinstance(recipe.edges, Either):
+        recipe = replace(recipe, edges=recipe.edges.settled(len(anchors.measure)))
+    anchors = _along_the_tree(anchors, recipe)
     with runner.blas():
-        measured = geometry.gram(runner)
-        kernel = recipe.kernel.fit(measured, anchors.measure)
-        for _ in runner.map(lambda block: kernel.affinity(measured[block]), row_blocks(*measured.shape), "kernel"):
-            pass
-        operator = recipe.normalization.fit(measured, anchors.measure)  # measured holds affinities now
-        if isinstance(geometry, Given):
-            geometry = replace(geometry, table=None)
+        survey = _survey(recipe, anchors, runner)
+        kernel = recipe.kernel.fit(survey)
+        graph = graphs.draw(recipe.edges, survey, kernel, runner)
+        if getattr(recipe.edges, "radius", None) == "auto":
+            recipe = replace(recipe, edges=replace(recipe.edges, radius=graph.radius))
+        exact = getattr(getattr(survey, "search", None), "exact", True)
+        del survey
+        graph, operator, reference, degree = _operator(graph, kernel, recipe, anchors, runner)
+        if operator.parts.count > 1 and recipe.components != "warn":
+            if recipe.components == "largest":
+                return _fit(X, replace(recipe, components="warn"), _largest(anchors, operator), measure, runner)
+            graph = _joined(graph, operator, recipe, anchors)
+            graph, operator, reference, degree = _operator(graph, kernel, recipe, anchors, runner)
         spectrum, kept = _select(operator, recipe)
         kept = _within_rank(operator, spectrum, kept, recipe)
         eigenvalues = recipe.normalization.eigenvalues(spectrum.values[kept])
         functions = operator.functions(spectrum.vectors[:, kept])
-        features = None if recipe.geometry is None else anchors.points
-        functions *= orient(functions, operator.stationary, features)
+        functions *= orient(functions, operator.stationary, None if recipe.metric is None else anchors.points)
         model = SpectralModel(
-            recipe.normalization.rule(operator, geometry, kernel, eigenvalues),
+            recipe.normalization.rule(operator, graph, kernel, eigenvalues),
             recipe.normalization.basis(functions, eigenvalues, recipe.power),
             recipe.normalization.scale(eigenvalues),
-            Reference.of(operator.lonely_log_mass, np.log(operator.mass), operator.measure),
+            reference,
         )
     embedding, gap = _training_embedding(X, anchors, model, recipe, runner)
-    report = _report(X, recipe, kernel, operator, spectrum, kept, gap)
-    return Fit(model, anchors, eigenvalues, functions, embedding, measure, report)
+    report = _report(X, recipe, kernel, operator, spectrum, kept, gap, degree, exact)
+    order = np.arange(len(functions)) if anchors.index is None else np.argsort(anchors.index)
+    return Fit(model, anchors.at(order), eigenvalues, functions[order], embedding, measure, report)
 
 
-def _geometry(recipe: Recipe, anchors: Anchors) -> Any:
-    if recipe.geometry is not None:
-        return recipe.geometry.fit(anchors.points)
+def _along_the_tree(anchors: Anchors, recipe: Recipe) -> Anchors:
+    """Anchors near each other next to each other: a search and a product then run through memory in order."""
+    searched = not isinstance(recipe.edges, AllPairs) and recipe.metric.name == "euclidean"
+    if not searched or anchors.points.shape[1] > neighbors.TREE_FEATURES:
+        return anchors
+    return anchors.at(cKDTree(anchors.points, balanced_tree=False).indices)
+
+
+def _survey(recipe: Recipe, anchors: Anchors, runner: Threads) -> Any:
+    if recipe.metric is not None:
+        return graphs.survey(recipe.edges, recipe.metric, anchors.points, anchors.measure, runner)
     if anchors.index is None:
         raise ValueError("Landmarks of a precomputed matrix are chosen among its rows: pass a count or a fraction.")
-    return Given(anchors.index, anchors.points[:, anchors.index], recipe.given_distances)
+    given = Given(anchors.index, recipe.given_distances)
+    return DenseSurvey(given, given.cross(anchors.points[:, anchors.index]), anchors.measure)
+
+
+def _operator(
+    graph: Any, kernel: Any, recipe: Recipe, anchors: Anchors, runner: Threads
+) -> tuple[Any, Operator, Reference, float]:
+    """The normalised operator of a graph, what training rows see of each other, and the mean row length."""
+    measured = graph.gram(runner)
+    graph = graph.emptied()
+    measure = anchors.measure
+    sparse = issparse(measured)
+    values = measured.data if sparse else measured
+    witness = kernel.witness(values)
+    blocks = row_blocks(len(values), 1 if sparse else values.shape[1])
+    for _ in runner.map(lambda block: kernel.affinity(values[block]), blocks, "kernel"):
+        pass  # measured holds affinities now
+    seen = measured if witness is None else csr_array((witness, measured.indices, measured.indptr), measured.shape)
+    reference = Reference.of(lonely_mass(seen, measure), np.log(seen @ measure), measure)
+    degree = measured.nnz / len(measure) if sparse else float(len(measure))
+    return graph, recipe.normalization.fit(measured, measure), reference, degree
+
+
+def _largest(anchors: Anchors, operator: Operator) -> Anchors:
+    """The anchors of the component with the largest measure."""
+    held = np.bincount(operator.parts.labels, weights=anchors.measure)
+    return anchors.at(np.flatnonzero(operator.parts.labels == held.argmax()))
+
+
+def _joined(graph: Any, operator: Operator, recipe: Recipe, anchors: Anchors) -> Any:
+    """The graph with the shortest bridges between its components, or an error if that is the policy."""
+    parts = operator.parts
+    sizes = ", ".join(map(str, np.sort(parts.sizes)[::-1][:5])) + (", ..." if parts.count > 5 else "")
+    told = f"The graph has {parts.count} components (sizes {sizes})"
+    if recipe.components == "error":
+        raise ValueError(
+            f"{told}. Raise n_neighbors or epsilon, or pass components='warn' (contrasts become coordinates), "
+            "'largest' or 'join'."
+        )
+    if isinstance(recipe.edges, AllPairs):
+        raise ValueError(
+            f"{told}, and it is dense: they are too far apart for epsilon, and no bridge would weigh anything. Raise "
+            "epsilon, or pass n_neighbors with components='join'."
+        )
+    return replace(graph, bridges=components.bridges(parts, graph.search.distances))
 
 
 def _check_count(wanted: Any, n: int) -> None:
@@ -191,25 +261,35 @@ def _training_embedding(
     spectral = model.basis * model.scale
     sample = np.linspace(0, len(spectral) - 1, min(len(spectral), 256)).astype(int)
     rows = anchors.points[sample]
-    if recipe.geometry is None:
+    if recipe.metric is None:
         rows = rows[:, anchors.index]
     gap = float(np.abs(model.embed(rows, runner) - spectral[sample]).max())
     if anchors.index is not None and len(anchors.index) == len(X):
-        return spectral, gap
-    embedding = model.embed(X if recipe.geometry is not None else X[:, anchors.index], runner)
+        embedding = np.empty_like(spectral)
+    else:
+        embedding = model.embed(X if recipe.metric is not None else X[:, anchors.index], runner)
     if anchors.index is not None:
         embedding[anchors.index] = spectral
     return embedding, gap
 
 
 def _report(
-    X: Array, recipe: Recipe, kernel: Any, operator: Operator, spectrum: Spectrum, kept: Array, gap: float
+    X: Array,
+    recipe: Recipe,
+    kernel: Any,
+    operator: Operator,
+    spectrum: Spectrum,
+    kept: Array,
+    gap: float,
+    degree: float,
+    exact: bool,
 ) -> Report:
     n = operator.size
     values, distance = spectrum.values, operator.top - spectrum.values
     after = kept.max() + 1
     solved = slice(spectrum.trivial, None)
-    relative = spectrum.residuals[solved] / np.maximum(distance[solved], np.finfo(float).tiny)
+    least = n * np.finfo(float).eps * operator.spread  # below this a distance is rounding itself
+    relative = spectrum.residuals[solved] / np.maximum(distance[solved], least)
     markov = operator.top == 1
     factor = np.abs(values[kept]) ** (recipe.power - 1) if markov else np.ones(1)
     negative = np.abs(values[values < 0]).sum() / np.abs(values).sum() if markov else 0.0
@@ -218,6 +298,8 @@ def _report(
         n_samples=len(X),
         n_features=X.shape[1],
         n_anchors=n,
+        edges=recipe.edges.told() + ("" if exact else ", found approximately"),
+        degree=degree,
         epsilon=kernel.bandwidth.epsilon,
         bandwidth=kernel.bandwidth.how,
         dimension=kernel.bandwidth.dimension,
@@ -229,7 +311,7 @@ def _report(
         multiplicity=max(int((distance <= 1e-8 * operator.spread).sum()), operator.parts.count),
         residual=float(relative.max(initial=0.0)),
         gap=float(values[kept.max()] - values[after]) if after < len(values) else float("nan"),
-        trace=float(np.trace(operator.matrix)) if markov else float("nan"),
+        trace=float(operator.diagonal().sum()) if markov else float("nan"),
         negative_mass=float(negative),
         amplification=float(max(1.0, factor.max())),
         extension_gap=gap,
@@ -243,9 +325,10 @@ def _concerns(report: Report, values: Array, operator: Operator, recipe: Recipe)
     if report.components > 1:
         sizes = ", ".join(map(str, report.component_sizes[:5])) + (", ..." if report.components > 5 else "")
         found.append(
-            f"The kernel falls into {report.components} components (sizes {sizes}), so the first "
-            f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. Raise epsilon "
-            f"(now {report.epsilon:.3g}), or embed the components separately."
+            f"The graph falls into {report.components} components (sizes {sizes}), so the first "
+            f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. Raise "
+            + (f"epsilon (now {report.epsilon:.3g})" if isinstance(recipe.edges, AllPairs) else "n_neighbors")
+            + ", or pass components='largest' or 'join'."
         )
     if report.trace > report.n_anchors / 2:
         found.append(
@@ -261,6 +344,11 @@ def _concerns(report: Report, values: Array, operator: Operator, recipe: Recipe)
         found.append(
             f"The smallest kept eigenvalue magnifies rounding by {report.amplification:.1e} in transform. Keep "
             "fewer components or use t >= 1."
+        )
+    if report.residual > 1e-2:
+        found.append(
+            f"The solver ({report.solver}) left a residual of {report.residual:.1e} of an eigenvalue's distance to 1. "
+            "Coordinates may be off by as much; try solver='shift_invert'."
         )
     if recipe.wanted == "auto" and len(values) == len(operator.measure) - 1:
         found.append("n_components='auto' did not see the spectrum decay below 0.1; every component was kept.")

@@ -14,6 +14,8 @@ class Report:
     n_samples: int
     n_features: int
     n_anchors: int
+    edges: str  # which pairs were kept
+    degree: float  # anchors kept by a row, on average
     epsilon: float
     bandwidth: str
     dimension: float | None
@@ -37,7 +39,8 @@ class Report:
             ("data", f"{self.n_samples} rows x {self.n_features} features, {self.n_anchors} anchors"),
             ("epsilon", f"{self.epsilon:.6g} ({self.bandwidth})"),
             ("dimension", "not estimated" if self.dimension is None else f"about {self.dimension:.2g}"),
-            ("graph", f"{self.components} component{'s' * (self.components > 1)} (sizes {sizes})"),
+            ("graph", f"{self.edges}; {self.degree:.4g} a row"),
+            ("components", f"{self.components} (sizes {sizes})"),
             (
                 "spectrum",
                 f"{self.n_components} kept, trivial eigenvalue x{self.multiplicity}, gap {self.gap:.3g}",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from . import bandwidths, kernels, landmarks, neighbors, normalizations, solvers
+from . import bandwidths, distances, graphs, kernels, landmarks, normalizations, solvers
 
 ON_FAR = ("warn", "nan", "raise", "nearest")
-KERNELS = ("gaussian", "precomputed")
+KERNELS = ("gaussian", "self_tuning", "continuous_knn", "precomputed")
 EPSILON = ("auto", "median", "neighbor", "slope", "percentile")
-SOLVERS = ("auto", "dense", "lanczos")
+SOLVERS = ("auto", "dense", "lanczos", "shift_invert", "lobpcg")
+COMPONENTS = ("warn", "error", "largest", "join")
+SEARCHES = ("auto", "tree", "brute", "faiss")
 LAPLACIANS = ("random_walk", "unnormalized")
 
 
@@ -43,45 +46,102 @@ def count(name: str, value: Any, *, low: int = 1) -> int:
     return int(value)
 
 
-def bandwidth(value: Any) -> Any:
+def bandwidth(value: Any, *, auto: Any) -> Any:
     """A number, a rule's name, or a rule."""
     if hasattr(value, "bandwidth"):
         return value
     if isinstance(value, str):
         named = {
-            "auto": bandwidths.Neighbor(),
+            "auto": auto,
             "median": bandwidths.Percentile(50.0),
             "neighbor": bandwidths.Neighbor(16),
             "slope": bandwidths.Slope(),
             "percentile": bandwidths.Percentile(1.0),
         }
         return named[one_of("epsilon", value, EPSILON)]
-    epsilon = number("epsilon", value, low=0.0, open_low=True)
-    if math.isinf(epsilon):
-        raise ValueError("epsilon=inf (the binary graph) needs a sparse rule; a dense kernel would be all ones.")
-    return bandwidths.Fixed(epsilon)
+    return bandwidths.Fixed(number("epsilon", value, low=0.0, open_low=True))
 
 
-def geometry_and_kernel(metric: Any, kernel: Any, epsilon: Any) -> tuple[Any, Any]:
-    """The geometry specification (None: precomputed) and the kernel specification."""
-    rule = bandwidth(epsilon)
+def stages(estimator: Any) -> dict[str, Any]:
+    """Metric, edges and kernel from the parameters that every kernel method has."""
+    metric, kernel = estimator.metric, estimator.kernel
     if callable(kernel):
-        return kernels.Pairwise(kernel), kernels.Affinity()
+        rule = bandwidth(estimator.epsilon, auto=bandwidths.Neighbor())
+        _no_sparse_rule(estimator, "a kernel callable")
+        return {"metric": kernels.Pairwise(kernel), "edges": graphs.AllPairs(), "kernel": kernels.Affinity()}
     one_of("kernel", kernel, KERNELS)
-    if not (callable(metric) or isinstance(metric, neighbors.Metric)):
-        one_of("metric", metric, neighbors.METRICS)
-    if kernel == "precomputed":
-        return None, kernels.Affinity()
-    if isinstance(metric, str) and metric == "precomputed":
-        return None, kernels.Gaussian(rule)
-    spec = metric if isinstance(metric, neighbors.Metric) else neighbors.Metric(metric)
-    return spec, kernels.Gaussian(rule)
+    if not (callable(metric) or isinstance(metric, distances.Metric)):
+        one_of("metric", metric, distances.METRICS)
+    local = {"self_tuning": 7, "continuous_knn": 7}.get(kernel)
+    rule = bandwidth(estimator.epsilon, auto=bandwidths.Neighbor() if local is None else bandwidths.Fixed(0.5))
+    if kernel == "precomputed" or (isinstance(metric, str) and metric == "precomputed"):
+        _no_sparse_rule(estimator, "a precomputed matrix")
+        if local:
+            raise ValueError(f"kernel={kernel!r} needs features or a metric to search, not metric='precomputed'.")
+        spec = kernels.Affinity() if kernel == "precomputed" else kernels.Gaussian(rule)
+        edges: Any = graphs.AllPairs()
+        metric = None
+    else:
+        spec = kernels.Gaussian(bandwidths.Fixed(math.inf) if kernel == "continuous_knn" else rule)
+        edges = edge_rule(estimator.n_neighbors, estimator.threshold, kernel, local)
+        metric = metric if isinstance(metric, distances.Metric) else distances.Metric(metric)
+    if isinstance(edges, graphs.AllPairs) and rule == bandwidths.Fixed(math.inf):
+        raise ValueError("epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors; dense is all ones.")
+    return {"metric": metric, "edges": edges, "kernel": spec}
+
+
+def _no_sparse_rule(estimator: Any, what: str) -> None:
+    if estimator.n_neighbors not in (None, "auto") or estimator.threshold is not None:
+        raise ValueError(f"n_neighbors and threshold search features; with {what} leave them at their defaults.")
+
+
+def edge_rule(n_neighbors: Any, threshold: Any, kernel: str, local: int | None) -> Any:
+    """Which pairs to keep; None for "auto", which the number of anchors decides."""
+    if threshold is not None:
+        eta = number("threshold", threshold, low=0.0, high=1.0, open_low=True)
+        if eta == 1:
+            raise ValueError("threshold=1 keeps nothing but the points themselves; it must be below 1.")
+        if n_neighbors not in (None, "auto"):
+            raise ValueError("Pass n_neighbors or threshold, not both.")
+        return graphs.Threshold(eta, local=local)
+    if isinstance(n_neighbors, graphs.Union | graphs.Mutual | graphs.Ball | graphs.Threshold):
+        _check_rule(n_neighbors)
+        return replace(n_neighbors, local=local if n_neighbors.local is None else n_neighbors.local)
+    if isinstance(n_neighbors, str):
+        one_of("n_neighbors", n_neighbors, ("auto",))
+        return graphs.Ball("auto", local=local) if kernel == "continuous_knn" else graphs.Either(local)
+    if n_neighbors is None:
+        return graphs.Ball("auto", local=local) if kernel == "continuous_knn" else graphs.AllPairs(local)
+    k = count("n_neighbors", n_neighbors, low=2)
+    return graphs.Ball("auto", local=k) if kernel == "continuous_knn" else graphs.Union(k, local=local)
+
+
+def _check_rule(rule: Any) -> None:
+    if isinstance(rule, graphs.Union | graphs.Mutual):
+        count("n_neighbors", rule.k, low=2)
+    elif isinstance(rule, graphs.Ball) and rule.radius != "auto":
+        number("radius", rule.radius, low=0.0, open_low=True)
+    elif isinstance(rule, graphs.Threshold) and number("threshold", rule.eta, low=0.0, high=1.0, open_low=True) == 1:
+        raise ValueError("threshold=1 keeps nothing but the points themselves; it must be below 1.")
+    if isinstance(rule.search, str):
+        one_of("search", rule.search, SEARCHES)
+    elif not (hasattr(rule.search, "fit") and hasattr(rule.search, "transform")):
+        raise ValueError(
+            f"search={rule.search!r} must be one of {', '.join(map(repr, SEARCHES))} or an object with fit and "
+            "transform that returns a sparse graph of distances (scikit-learn's KNeighborsTransformer)."
+        )
 
 
 def solver(value: Any) -> Any:
-    if hasattr(value, "top") or isinstance(value, solvers.Auto):
+    if hasattr(value, "start") or isinstance(value, solvers.Auto):
         return value
-    named = {"auto": solvers.Auto(), "dense": solvers.Dense(), "lanczos": solvers.Lanczos()}
+    named = {
+        "auto": solvers.Auto(),
+        "dense": solvers.Dense(),
+        "lanczos": solvers.Lanczos(),
+        "shift_invert": solvers.ShiftInvert(),
+        "lobpcg": solvers.Lobpcg(),
+    }
     return named[one_of("solver", value, SOLVERS)]
 
 

@@ -1,8 +1,10 @@
-"""Rules that choose epsilon from squared distances.
+"""Rules that choose epsilon from the distances between the anchors.
 
-Every rule is a value: ``rule.bandwidth(squared, measure) -> Bandwidth``. A whole-number measure counts
-repeated rows, so weighting a row by 3 and repeating it three times give the same epsilon. The
-kernel is exp(-d^2 / (2 epsilon)): a length sigma chosen by a rule becomes epsilon = sigma^2.
+Every rule is a value: ``rule.bandwidth(survey) -> Bandwidth``. The survey answers ``radius(k)`` (the median
+distance within which mass k lies) and ``pairs()`` (squared distances with weights), whether all
+distances are at hand or only a search index. A whole-number measure counts repeated rows, so weighting a
+row by 3 and repeating it three times give the same epsilon. The kernel is exp(-d^2 / (2 epsilon)): a
+length sigma chosen by a rule becomes epsilon = sigma^2.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class Fixed:
 
     epsilon: float
 
-    def bandwidth(self, squared: Array, measure: Array) -> Bandwidth:
+    def bandwidth(self, survey: Any) -> Bandwidth:
         return Bandwidth(self.epsilon, "given")
 
 
@@ -46,8 +48,8 @@ class Percentile:
 
     q: float = 50.0
 
-    def bandwidth(self, squared: Array, measure: Array) -> Bandwidth:
-        values, weights = _pairs(squared, measure)
+    def bandwidth(self, survey: Any) -> Bandwidth:
+        values, weights = survey.pairs()
         positive = values > 0
         if not positive.any():
             return _positive(0.0, "percentile")
@@ -68,25 +70,25 @@ class Neighbor:
 
     k: int | Literal["auto"] = "auto"
 
-    def bandwidth(self, squared: Array, measure: Array) -> Bandwidth:
-        total = measure.sum()
-        dimension = self._dimension(squared, measure)
+    def bandwidth(self, survey: Any) -> Bandwidth:
+        total = survey.measure.sum()
+        dimension = self._dimension(survey)
         if self.k == "auto":
-            k = min(max(8.0, 0.152 * total ** (2 / (dimension + 2))), max(1.0, total / 4))
+            k = min(max(8.0, 0.152 * total ** (2 / (dimension + 2))), max(1.0, total / 4), survey.widest)
         else:
             k = float(min(self.k, total - 1))
-        k = float(int(k))
-        radius = _median_radius(squared, measure, k)
+        k = max(1.0, float(int(k)))
+        radius = survey.radius(k)
         while radius == 0 and k < total - 1:  # more than k copies of the typical row
             k = min(2 * k, total - 1)
-            radius = _median_radius(squared, measure, k)
+            radius = survey.radius(k)
         return _positive(radius**2, f"median distance to neighbour {k:g}", dimension)
 
     @staticmethod
-    def _dimension(squared: Array, measure: Array) -> float:
-        total = measure.sum()
+    def _dimension(survey: Any) -> float:
+        total = survey.measure.sum()
         near, far = (max(1.0, float(int(min(k, total / s)))) for k, s in ((8, 8), (32, 2)))
-        inner, outer = (_median_radius(squared, measure, k) for k in (near, far))
+        inner, outer = survey.radius(near), survey.radius(far)
         if not 0 < inner < outer:
             return 2.0
         return float(np.clip(np.log(far / near) / np.log(outer / inner), 1.0, 20.0))
@@ -100,8 +102,8 @@ class Slope:
     dimension well and a bandwidth roughly; see ``Neighbor`` for the default.
     """
 
-    def bandwidth(self, squared: Array, measure: Array) -> Bandwidth:
-        values, weights = _pairs(squared, measure)
+    def bandwidth(self, survey: Any) -> Bandwidth:
+        values, weights = survey.pairs()
         positive = values > 0
         if not positive.any():
             return _positive(0.0, "steepest slope")
@@ -109,7 +111,7 @@ class Slope:
         edges = np.linspace(logs.min(), logs.max() + 1e-9, 4097)
         mass, _ = np.histogram(logs, edges, weights=weights[positive])
         squares = np.exp((edges[:-1] + edges[1:]) / 2)
-        zero_mass = weights[~positive].sum() + measure.sum() / 2  # copies, and each row with itself
+        zero_mass = weights[~positive].sum() + survey.measure.sum() / 2  # copies, and each row with itself
         grid = np.linspace(edges[0] - 4, edges[-1] + 4, 400)
         decay = np.exp(-squares / (2 * np.exp(grid)[:, None]))
         slopes = (decay * squares) @ mass / (2 * np.exp(grid)) / (decay @ mass + zero_mass)
@@ -123,16 +125,6 @@ def _positive(epsilon: float, how: str, dimension: float | None = None) -> Bandw
     return Bandwidth(epsilon, how, dimension)
 
 
-def _pairs(squared: Array, measure: Array) -> tuple[Array, Array]:
-    """Squared distances of the pairs i < j with their weights; copies of a row are pairs at 0."""
-    upper = np.triu_indices(len(squared), 1)
-    values, weights = squared[upper], (measure[:, None] * measure)[upper]
-    copies = np.maximum(measure * (measure - 1) / 2, 0)
-    if copies.any():
-        values, weights = np.append(values, 0.0), np.append(weights, copies.sum())
-    return values, weights
-
-
 def _quantile(values: Array, weights: Array, level: float) -> float:
     """Linear-interpolation quantile of values repeated ``weights`` times."""
     order = np.argsort(values)
@@ -140,17 +132,3 @@ def _quantile(values: Array, weights: Array, level: float) -> float:
     rank = level * last[-1]
     below, above = (values[np.searchsorted(last, np.array(r) - 1e-9)] for r in (np.floor(rank), np.ceil(rank)))
     return float(below + (above - below) * (rank - np.floor(rank)))
-
-
-def _median_radius(squared: Array, measure: Array, k: float) -> float:
-    """Median over the rows of the distance within which mass k lies beside the row itself."""
-    if np.all(measure == 1):
-        radii = np.partition(squared, int(k), axis=1)[:, int(k)]
-    else:
-        order = np.argsort(squared, axis=1, kind="stable")
-        reached = np.cumsum(measure[order], axis=1) >= (k + 1) * (1 - 1e-12)
-        first = np.where(reached[:, -1], reached.argmax(axis=1), len(measure) - 1)
-        radii = np.take_along_axis(squared, order, axis=1)[np.arange(len(squared)), first]
-    ranked = np.argsort(radii)
-    half = np.searchsorted(np.cumsum(measure[ranked]), measure.sum() / 2 * (1 - 1e-12))
-    return float(np.sqrt(radii[ranked[half]]))

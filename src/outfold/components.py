@@ -6,11 +6,16 @@ floating point, and keeping them would leave the eigenvectors of eigenvalue 1 to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from .sources import row_blocks
 
 Array = NDArray[Any]
 
@@ -47,9 +52,9 @@ class Components:
         return values[self.labels]
 
 
-def find(links: Array, measure: Array) -> Components:
-    """Components of a boolean matrix (dense, symmetric), ordered by ``measure``."""
-    labels = _walk(links)
+def find(links: Any, measure: Array) -> Components:
+    """Components of a symmetric boolean matrix (dense or CSR), ordered by ``measure``."""
+    labels = connected_components(links, directed=False)[1] if issparse(links) else _walk(links)
     masses = np.bincount(labels, weights=measure / measure.sum())
     order = np.argsort(-masses, kind="stable")
     rank = np.empty_like(order)
@@ -72,3 +77,36 @@ def _walk(links: Array) -> Array:
             labels[frontier] = current
         current += 1
     return labels
+
+
+def bridges(parts: Components, distances: Any) -> Array:
+    """Shortest links that make the graph one: (count, 2) pairs of anchors.
+
+    The smallest part is joined to its nearest outsider until one part is left. Copies of an end are ends too.
+    """
+    if parts.count > 100:
+        raise ValueError(
+            f"The graph has {parts.count} components; bridging more than 100 would invent its shape. Raise n_neighbors."
+        )
+    labels, points, found = parts.labels.copy(), distances.anchors, []
+    while len(groups := np.unique(labels, return_counts=True)[0]) > 1:
+        sizes = np.bincount(labels)
+        inside = np.flatnonzero(labels == groups[sizes[groups].argmin()])
+        outside = np.flatnonzero(labels != labels[inside[0]])
+        a, b = _closest_pair(distances, inside, outside)
+        ends = [np.flatnonzero((points == points[end]).all(axis=1)) for end in (a, b)]
+        found.append(np.array([(i, j) for i in ends[0] for j in ends[1]]))
+        labels[inside] = labels[b]
+    return np.vstack(found)
+
+
+def _closest_pair(distances: Any, inside: Array, outside: Array) -> tuple[int, int]:
+    points = distances.anchors
+    if distances.name == "euclidean":
+        length, nearest = cKDTree(points[inside]).query(points[outside])
+    else:
+        small = replace(distances, anchors=points[inside])
+        blocks = [small.cross(points[outside[at]]) for at in row_blocks(len(outside), len(inside))]
+        length, nearest = (np.concatenate(c) for c in zip(*((b.min(axis=1), b.argmin(axis=1)) for b in blocks)))
+    best = int(length.argmin())
+    return int(inside[nearest[best]]), int(outside[best])

@@ -31,6 +31,10 @@ class Kernel(Protocol):
         """Log affinities in the place of what was measured."""
         ...
 
+    def witness(self, measured: Array) -> Array | None:
+        """Affinities that fall off with distance, for judging support; None if the kernel's own do."""
+        ...
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -38,21 +42,25 @@ class Gaussian:
 
     >>> import numpy as np
     >>> squared = np.array([[0.0, 2.0], [2.0, 0.0]])
-    >>> Gaussian(Fixed(1.0)).fit(squared, np.ones(2)).affinity(squared.copy())[0].round(4).tolist()
+    >>> GaussianKernel(Bandwidth(1.0, "given")).affinity(squared.copy())[0].round(4).tolist()
     [1.0, 0.3679]
     """
 
     rule: Any  # a bandwidth rule
 
-    def fit(self, squared: Array, measure: Array) -> GaussianKernel:
-        return GaussianKernel(self.rule.bandwidth(squared, measure))
+    def fit(self, survey: Any) -> GaussianKernel:
+        bandwidth = self.rule.bandwidth(survey)
+        if np.isfinite(bandwidth.epsilon):
+            return GaussianKernel(bandwidth)
+        return GaussianKernel(bandwidth, survey.radius(min(8.0, survey.measure.sum() / 2)) ** 2)
 
 
 @dataclass(frozen=True)
 class GaussianKernel:
-    """A Gaussian with its epsilon."""
+    """A Gaussian with its epsilon; at epsilon = inf every kept edge weighs 1."""
 
     bandwidth: Bandwidth
+    witness_epsilon: float | None = None
 
     def affinity(self, measured: Array) -> Array:
         return np.exp(self.log_affinity(measured), out=measured)
@@ -61,6 +69,15 @@ class GaussianKernel:
         measured *= -0.5 / self.bandwidth.epsilon
         return measured
 
+    def witness(self, measured: Array) -> Array | None:
+        if self.witness_epsilon is None:
+            return None
+        return np.exp(measured * (-0.5 / max(self.witness_epsilon, np.finfo(float).tiny)))
+
+    def reach(self, eta: float) -> float:
+        """The distance at which the weight falls to eta."""
+        return float(np.sqrt(-2 * self.bandwidth.epsilon * np.log(eta)))
+
 
 @dataclass(frozen=True)
 class Affinity:
@@ -68,7 +85,8 @@ class Affinity:
 
     bandwidth: Bandwidth = field(default_factory=lambda: Bandwidth(np.nan, "none: affinities are given"))
 
-    def fit(self, measured: Array, measure: Array) -> Affinity:
+    def fit(self, survey: Any) -> Affinity:
+        measured, measure = survey.squared, survey.measure
         smallest = measured.min()
         if not smallest >= 0:
             raise ValueError(f"Affinities must be >= 0; the smallest given is {smallest:.3g}.")
@@ -92,6 +110,9 @@ class Affinity:
     def log_affinity(self, measured: Array) -> Array:
         with np.errstate(divide="ignore"):
             return np.log(measured, out=measured)
+
+    def witness(self, measured: Array) -> Array | None:
+        return None
 
 
 @dataclass(frozen=True)

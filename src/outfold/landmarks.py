@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,15 +19,17 @@ class Anchors:
     index: Array | None
     measure: Array
 
+    def at(self, rows: Array) -> Anchors:
+        """Some of the anchors, in the order given."""
+        return Anchors(self.points[rows], None if self.index is None else self.index[rows], self.measure[rows])
+
     def merged(self) -> Anchors:
         """Equal points as one, of their joint measure."""
         _, first, member = np.unique(self.points, axis=0, return_index=True, return_inverse=True)
         if len(first) == len(self.points):
             return self
         order = np.argsort(first)
-        kept = first[order]
-        measure = np.bincount(member.ravel(), weights=self.measure)[order]
-        return Anchors(self.points[kept], None if self.index is None else self.index[kept], measure)
+        return replace(self.at(first[order]), measure=np.bincount(member.ravel(), weights=self.measure)[order])
 
 
 @dataclass(frozen=True)

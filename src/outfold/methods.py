@@ -39,13 +39,23 @@ class DiffusionMaps(SpectralEstimator):
         1 Laplace-Beltrami (none is left).
     t : float >= 0
         Diffusion time; fractions where every kept eigenvalue is positive.
-    kernel : "gaussian", "precomputed" or callable
-        "precomputed": X holds affinities; a callable k(x, y) returns one.
+    kernel : "gaussian", "self_tuning", "continuous_knn", "precomputed" or callable
+        "self_tuning": d^2 / (sigma(x) sigma_j), sigma the distance to the 7th neighbour; "continuous_knn":
+        edges with d^2 <= delta^2 rho(x) rho_j, all of weight 1; "precomputed": X holds affinities; a callable
+        k(x, y) returns one.
+    n_neighbors : None, int, "auto" or a rule of :mod:`outfold.graphs`
+        Which pairs the kernel keeps: all (None), x and y if either is among the other's k nearest (int), all up
+        to 5000 anchors and 32 nearest beyond ("auto"), or ``Mutual(k)``, ``Ball(radius)``, ``Threshold(eta)``.
+    threshold : float in (0, 1), optional
+        Keep the pairs whose weight reaches it instead.
     metric : name, callable or Metric
         Any of scikit-learn's; "precomputed": X holds distances.
     landmarks : None, int, float, array
         Solve on these points only (a count, a fraction, or the points) and extend to the rest.
-    solver : "auto", "dense", "lanczos" or a solver
+    components : "warn", "error", "largest" or "join"
+        If the graph falls apart: contrasts between its components become the first coordinates; raise; embed
+        the largest and extend to the rest; join them by the shortest bridges.
+    solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
     random_state : int, RandomState or None
         Seeds the choice of landmarks; nothing else is random.
     n_jobs : int or None
@@ -70,8 +80,11 @@ class DiffusionMaps(SpectralEstimator):
         alpha: float = 1.0,
         t: float = 1,
         kernel: Any = "gaussian",
+        n_neighbors: Any = "auto",
+        threshold: float | None = None,
         metric: Any = "euclidean",
         landmarks: Any = None,
+        components: str = "warn",
         solver: Any = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -82,8 +95,11 @@ class DiffusionMaps(SpectralEstimator):
         self.alpha = alpha
         self.t = t
         self.kernel = kernel
+        self.n_neighbors = n_neighbors
+        self.threshold = threshold
         self.metric = metric
         self.landmarks = landmarks
+        self.components = components
         self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -103,7 +119,8 @@ class LaplacianEigenmaps(SpectralEstimator):
 
     Parameters
     ----------
-    n_components, epsilon, kernel, metric, landmarks, solver, random_state, n_jobs, verbose :
+    n_components, epsilon, kernel, n_neighbors, threshold, metric, landmarks, components, solver, random_state, n_jobs,
+    verbose :
         As in :class:`DiffusionMaps`; "auto" components are those with 1 - mu > 0.1 (1 - mu_1).
     laplacian : "random_walk" or "unnormalized"
 
@@ -123,8 +140,11 @@ class LaplacianEigenmaps(SpectralEstimator):
         epsilon: Any = "auto",
         laplacian: str = "random_walk",
         kernel: Any = "gaussian",
+        n_neighbors: Any = "auto",
+        threshold: float | None = None,
         metric: Any = "euclidean",
         landmarks: Any = None,
+        components: str = "warn",
         solver: Any = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -134,8 +154,11 @@ class LaplacianEigenmaps(SpectralEstimator):
         self.epsilon = epsilon
         self.laplacian = laplacian
         self.kernel = kernel
+        self.n_neighbors = n_neighbors
+        self.threshold = threshold
         self.metric = metric
         self.landmarks = landmarks
+        self.components = components
         self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -158,7 +181,7 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
     n_clusters : int
     normalize_rows : bool
         Ng, Jordan and Weiss: scale each row of (1, psi_1, ..., psi_{N-1}) to length 1 first.
-    epsilon, laplacian, kernel, metric, landmarks, solver, n_jobs, verbose :
+    epsilon, laplacian, kernel, n_neighbors, threshold, metric, landmarks, components, solver, n_jobs, verbose :
         As in :class:`LaplacianEigenmaps`.
     random_state : int, RandomState or None
         Seeds the choice of landmarks; k-means starts from centres chosen greedily, not at random.
@@ -180,8 +203,11 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
         epsilon: Any = "auto",
         laplacian: str = "random_walk",
         kernel: Any = "gaussian",
+        n_neighbors: Any = "auto",
+        threshold: float | None = None,
         metric: Any = "euclidean",
         landmarks: Any = None,
+        components: str = "warn",
         solver: Any = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -192,8 +218,11 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
         self.epsilon = epsilon
         self.laplacian = laplacian
         self.kernel = kernel
+        self.n_neighbors = n_neighbors
+        self.threshold = threshold
         self.metric = metric
         self.landmarks = landmarks
+        self.components = components
         self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -252,16 +281,15 @@ def _greedy_centres(features: Array, measure: Array, count: int, candidates: int
 
 def _recipe(estimator: Any, n_components: Any, normalization: Any, power: float) -> Recipe:
     """The stages that every kernel method names alike."""
-    geometry, kernel = _resolve.geometry_and_kernel(estimator.metric, estimator.kernel, estimator.epsilon)
     return Recipe(
         method=type(estimator).__name__,
-        geometry=geometry,
-        kernel=kernel,
+        **_resolve.stages(estimator),
         normalization=normalization,
         power=power,
         wanted=_resolve.wanted(n_components),
         landmarks=_resolve.landmark_choice(estimator.landmarks),
         solver=_resolve.solver(estimator.solver),
+        components=_resolve.one_of("components", estimator.components, _resolve.COMPONENTS),
         given_distances=estimator._precomputed() == "metric",
     )
 

@@ -1,153 +1,335 @@
-"""How far a point is from the anchors: squared distances, by twin verbs.
+"""Search: which anchors are near a point. Exact by KD-tree or blocked BLAS; faiss or a transformer on request.
 
-``gram()`` speaks of the anchors among themselves, ``cross(Z)`` of new points. Both compute every
-entry from its own pair alone (differences first, then squares), so a row does not depend on the
-rows around it and small distances are right however far the data lies from the origin.
+Searches propose candidates; distances are always recomputed pair by pair in one fixed way, so that
+a distance is a function of its two points alone, to the last bit, whichever way the pair was found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
+from scipy.spatial import cKDTree
 
-from .sources import Threads, row_blocks
+from . import _compiled
+from .distances import Distances
+from .exceptions import OutfoldWarning
+from .sources import Threads, available_cores, row_blocks
 
 Array = NDArray[Any]
 
-_ALIASES = {"l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean", "p": "minkowski"}
-_SCIPY = (
-    "braycurtis", "canberra", "chebyshev", "cityblock", "correlation", "cosine", "dice", "euclidean",
-    "hamming", "jaccard", "mahalanobis", "minkowski", "rogerstanimoto", "russellrao", "seuclidean",
-    "sokalsneath", "sqeuclidean", "yule",
-)  # fmt: skip
-_SKLEARN = ("haversine", "nan_euclidean")
-METRICS = (*sorted((*_SCIPY, *_SKLEARN, *(a for a in _ALIASES if a != "p"))), "precomputed")
+TREE_FEATURES = 10  # up to here a KD-tree beats going through all pairs
+SLOW_SECONDS = 20.0  # an exact search estimated to take longer uses faiss, or says so
+PAIR_FLOPS = 8e9  # of one core going through all pairs, for the estimate
 
 
-class Geometry(Protocol):
-    """A fitted distance: the anchors and how far a point is from each of them."""
+@dataclass(frozen=True)
+class Lists:
+    """For each row some anchors with their squared distances: row i owns [ptr[i], ptr[i + 1])."""
+
+    ptr: Array
+    index: Array
+    squared: Array
+
+    def rows(self) -> Array:
+        return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
+
+    def kept(self, keep: Array) -> Lists:
+        """Only the entries where ``keep``."""
+        counts = np.add.reduceat(np.append(keep, False), self.ptr[:-1]) * (np.diff(self.ptr) > 0)
+        return Lists(np.append(0, np.cumsum(counts)), self.index[keep], self.squared[keep])
+
+
+class Search(Protocol):
+    """An index over the anchors."""
 
     @property
-    def anchors(self) -> Array: ...
+    def distances(self) -> Distances: ...
 
-    def gram(self, runner: Threads) -> Array: ...
+    @property
+    def exact(self) -> bool: ...
 
-    def cross(self, Z: Array) -> Array: ...
+    def closest(self, Z: Array, k: int, runner: Threads) -> Lists:
+        """At least the k nearest anchors of each row (ties at the k-th included), nearest first."""
+        ...
 
-    def nearest(self, Z: Array) -> Array: ...
+    def grouped(self, reach: Array) -> Any:
+        """The anchors' own reach in the form ``within`` takes it."""
+        ...
+
+    def within(self, Z: Array, radii: Array, groups: Any, runner: Threads) -> Lists:
+        """A superset of the anchors with d <= radii[i], or d <= radii[i] * reach[j] if they are grouped by reach."""
+        ...
+
+
+def squared_pairs(Z: Array, X: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+    """Squared distances of listed pairs."""
+    out = np.empty(len(index))
+    Z, X = (np.ascontiguousarray(A, dtype=float) for A in (Z, X))
+
+    def fill(block: slice) -> None:
+        _compiled.squared_pairs(Z, X, ptr, index, out, block.start, block.stop)
+
+    for _ in runner.map(fill, row_blocks(len(Z), 8 * (1 + len(index) // max(1, len(Z)))), "distances"):
+        pass
+    return out
+
+
+def measured(distances: Distances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
+    """Listed pairs with their squared distances by any metric."""
+    if distances.name == "euclidean":
+        return Lists(ptr, index, squared_pairs(Z, distances.anchors, ptr, index, runner))
+    return Lists(ptr, index, _look_up(distances, Z, ptr, index, runner))
+
+
+def nearest_first(distances: Distances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
+    """The same, each row in increasing order of distance."""
+    lists = measured(distances, Z, ptr, index, runner)
+    _compiled.sort_rows(lists.ptr, lists.index, lists.squared, 0, len(Z))
+    return lists
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A distance by scikit-learn's name for it, with its parameters, or a callable of two rows.
+class Tree:
+    """KD-tree for Euclidean distances in few dimensions."""
 
-    >>> import numpy as np
-    >>> points = np.array([[0.0, 0.0], [3.0, 4.0]])
-    >>> float(Metric("euclidean").fit(points).cross(points[:1])[0, 1])
-    25.0
-    """
+    distances: Distances
+    exact: bool = True
 
-    name: str | Callable[[Array, Array], float] = "euclidean"
-    params: dict[str, Any] = field(default_factory=dict)
+    @cached_property
+    def tree(self) -> Any:
+        return cKDTree(self.distances.anchors, balanced_tree=False)
 
-    def fit(self, X: Array) -> Distances:
-        """Fix the anchors, and what the metric needs to know about the data (variances, covariance)."""
-        name = _ALIASES.get(self.name, self.name) if isinstance(self.name, str) else self.name
-        params = dict(self.params)
-        if name == "seuclidean" and "V" not in params:
-            params["V"] = np.maximum(np.var(X, axis=0, ddof=1), np.finfo(float).tiny)
-        if name == "mahalanobis" and "VI" not in params:
-            params["VI"] = np.linalg.pinv(np.atleast_2d(np.cov(X.T)))
-        return Distances(X, name, params)
+    def closest(self, Z: Array, k: int, runner: Threads) -> Lists:
+        n = len(self.distances.anchors)
+        ask = min(n, k + 1)
+        found, index = self.tree.query(Z, k=[*range(1, ask + 1)], workers=runner.workers)
+        ptr = np.arange(0, len(Z) * ask + 1, ask)
+        lists = nearest_first(self.distances, Z, ptr, np.ascontiguousarray(index.ravel()), runner)
+        tied = np.flatnonzero(found[:, -1] <= found[:, min(k, ask) - 1] * (1 + 1e-9)) if ask < n else np.empty(0, int)
+        return lists if not len(tied) else self._with_ties(Z, lists, tied, found[tied, -1], runner)
+
+    def _with_ties(self, Z: Array, lists: Lists, tied: Array, radii: Array, runner: Threads) -> Lists:
+        """Replace the lists of rows whose k-th distance is shared by everything at that distance."""
+        more = self.tree.query_ball_point(Z[tied], radii * (1 + 1e-9), workers=runner.workers)
+        counts = np.diff(lists.ptr)
+        counts[tied] = [len(m) for m in more]
+        ptr = np.append(0, np.cumsum(counts))
+        index = np.empty(ptr[-1], lists.index.dtype)
+        plain = np.setdiff1d(np.arange(len(Z)), tied)
+        width = lists.ptr[1] - lists.ptr[0]
+        index[(ptr[plain][:, None] + np.arange(width)).ravel()] = lists.index.reshape(-1, width)[plain].ravel()
+        for row, members in zip(tied, more):
+            index[ptr[row] : ptr[row + 1]] = members
+        return nearest_first(self.distances, Z, ptr, index, runner)
+
+    def grouped(self, reach: Array) -> list[tuple[Array, Any, float]]:
+        """Anchors grouped by reach within a factor of 1.5: (members, their tree, the longest reach)."""
+        floor = max(reach.max() * 1e-6, np.finfo(float).tiny)
+        grade = np.ceil(np.log(np.maximum(reach, floor) / max(reach.max(), floor)) / np.log(1.5))
+        groups = [np.flatnonzero(grade == g) for g in np.unique(grade)]
+        anchors = self.distances.anchors
+        return [(g, cKDTree(anchors[g], balanced_tree=False), float(max(reach[g].max(), floor))) for g in groups]
+
+    def within(self, Z: Array, radii: Array, groups: Any, runner: Threads) -> Lists:
+        """By a tree over the batch, one pass for each group of similar reach."""
+        everyone = [(np.arange(len(self.distances.anchors)), self.tree, 1.0)]
+        batch = cKDTree(Z, balanced_tree=False)
+        ends: list[tuple[Array, Array]] = []
+        for members, tree, longest in everyone if groups is None else groups:
+            limit = longest * float(radii.max()) * (1 + 1e-9)
+            pairs = tree.sparse_distance_matrix(batch, limit, output_type="ndarray")
+            keep = pairs["v"] <= longest * radii[pairs["j"]] * (1 + 1e-9)
+            ends.append((pairs["j"][keep], members[pairs["i"][keep]]))
+        rows, index = (np.concatenate([e[c] for e in ends]) for c in (0, 1))
+        order = np.argsort(rows, kind="stable")
+        ptr = np.append(0, np.cumsum(np.bincount(rows, minlength=len(Z))))
+        return measured(self.distances, Z, ptr, index[order].astype(np.int64), runner)
 
 
 @dataclass(frozen=True)
-class Distances:
-    """Squared distances to ``anchors``."""
+class Brute:
+    """All pairs, block by block: BLAS proposes (Euclidean), exact distances decide; any other metric directly."""
 
-    anchors: Array
-    name: str | Callable[[Array, Array], float] = "euclidean"
-    params: dict[str, Any] = field(default_factory=dict)
+    distances: Distances
+    exact: bool = True
 
-    def gram(self, runner: Threads) -> Array:
-        """Squared distances between all anchors, (n, n)."""
-        n = len(self.anchors)
-        out = np.empty((n, n))
+    @cached_property
+    def _centre(self) -> Array:
+        return self.distances.anchors.mean(axis=0)
 
-        def fill(block: slice) -> None:
-            out[block] = self.cross(self.anchors[block])
+    @cached_property
+    def _moved(self) -> tuple[Array, Array]:
+        moved = self.distances.anchors - self._centre
+        return moved, np.einsum("ij,ij->i", moved, moved)
 
-        for _ in runner.map(fill, row_blocks(n, n), "distances"):
-            pass
-        if not np.isfinite(out.max()):
+    def _table(self, Z: Array) -> tuple[Array, Array]:
+        """Approximate squared distances (rows, n), and how far each row's may be off."""
+        if self.distances.name != "euclidean":
+            return self.distances.cross(Z), np.zeros(len(Z))
+        anchors, norms = self._moved
+        moved = Z - self._centre
+        own = np.einsum("ij,ij->i", moved, moved)
+        table = moved @ anchors.T
+        table *= -2
+        table += own[:, None]
+        table += norms
+        return table, 4 * (Z.shape[1] + 4) * np.finfo(float).eps * (own + norms.max())
+
+    def closest(self, Z: Array, k: int, runner: Threads) -> Lists:
+        n = len(self.distances.anchors)
+        k = min(n, k + 1)
+
+        def look(block: slice) -> tuple[Array, Array]:
+            table, slack = self._table(Z[block])
+            rows = len(table)
+            counts, width = np.empty(rows, np.int64), min(n, k + 8)
+            while True:
+                out = np.empty((rows, width), np.int64)
+                _compiled.smallest_in_rows(table, k, 2 * slack, counts, out, 0, rows)
+                if counts.max() <= width:
+                    break
+                width = int(counts.max())
+            return counts, out[np.arange(width) < counts[:, None]]
+
+        return self._collect(Z, look, runner, sort=True)
+
+    def grouped(self, reach: Array) -> Array:
+        return np.square(reach)
+
+    def within(self, Z: Array, radii: Array, groups: Any, runner: Threads) -> Lists:
+        def look(block: slice) -> tuple[Array, Array]:
+            table, slack = self._table(Z[block])
+            bound = np.square(radii[block])[:, None] * (1.0 if groups is None else groups) * (1 + 1e-9)
+            near = table <= bound + slack[:, None]
+            return near.sum(axis=1), np.nonzero(near)[1]
+
+        return self._collect(Z, look, runner, sort=False)
+
+    def _collect(self, Z: Array, look: Any, runner: Threads, *, sort: bool) -> Lists:
+        found = list(runner.map(look, row_blocks(len(Z), len(self.distances.anchors)), "neighbours"))
+        ptr = np.append(0, np.cumsum(np.concatenate([counts for counts, _ in found])))
+        index = np.ascontiguousarray(np.concatenate([columns for _, columns in found]), dtype=np.int64)
+        return (nearest_first if sort else measured)(self.distances, Z, ptr, index, runner)
+
+
+def _look_up(distances: Distances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+    """Squared distances of listed pairs by any metric, a block of rows at a time."""
+    rows = np.repeat(np.arange(len(Z)), np.diff(ptr))
+
+    def read(block: slice) -> Array:
+        entries = slice(ptr[block.start], ptr[block.stop])
+        return distances.cross(Z[block])[rows[entries] - block.start, index[entries]]
+
+    return np.concatenate(list(runner.map(read, row_blocks(len(Z), len(distances.anchors)), "distances")))
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """Candidates from elsewhere (faiss, a k-neighbours transformer); everything else by ``Brute``."""
+
+    distances: Distances
+    source: Any = field(repr=False)
+    exact: bool = False
+
+    @cached_property
+    def _brute(self) -> Brute:
+        return Brute(self.distances)
+
+    def closest(self, Z: Array, k: int, runner: Threads) -> Lists:
+        n = len(self.distances.anchors)
+        index = np.sort(self.source.candidates(Z, min(n, k + 1)), axis=1)
+        ptr = np.arange(0, index.size + 1, index.shape[1])
+        return nearest_first(self.distances, Z, ptr, np.ascontiguousarray(index.ravel(), dtype=np.int64), runner)
+
+    def grouped(self, reach: Array) -> Array:
+        return self._brute.grouped(reach)
+
+    def within(self, Z: Array, radii: Array, groups: Any, runner: Threads) -> Lists:
+        return self._brute.within(Z, radii, groups, runner)
+
+
+class FaissIndex:
+    """Approximate candidates from faiss: inverted lists over k-means cells, seeded."""
+
+    def __init__(self, anchors: Array) -> None:
+        import faiss
+
+        data = np.ascontiguousarray(anchors - anchors.mean(axis=0), dtype=np.float32)
+        self.centre = anchors.mean(axis=0)
+        cells = int(max(1, min(4 * np.sqrt(len(data)), len(data) // 39)))
+        quantizer = faiss.IndexFlatL2(data.shape[1])
+        self.index = faiss.IndexIVFFlat(quantizer, data.shape[1], cells)
+        self.index.cp.seed = 0
+        self.index.train(data)
+        self.index.add(data)
+        self.index.nprobe = max(16, cells // 16)
+
+    def candidates(self, Z: Array, k: int) -> Array:
+        found = self.index.search(np.ascontiguousarray(Z - self.centre, dtype=np.float32), k)[1]
+        if (found < 0).any():  # fewer than k in the cells looked at: look everywhere
+            probes, self.index.nprobe = self.index.nprobe, self.index.nlist
+            found = self.index.search(np.ascontiguousarray(Z - self.centre, dtype=np.float32), k)[1]
+            self.index.nprobe = probes
+        return found
+
+
+class TransformerIndex:
+    """Candidates from an object with the contract of scikit-learn's KNeighborsTransformer."""
+
+    def __init__(self, transformer: Any, anchors: Array) -> None:
+        from sklearn.base import clone
+
+        self.transformer = clone(transformer).fit(anchors)
+        self.n = len(anchors)
+
+    def candidates(self, Z: Array, k: int) -> Array:
+        graph = self.transformer.transform(Z)
+        if getattr(graph, "shape", None) != (len(Z), self.n):
             raise ValueError(
-                "Squared distances between the training points overflow. The data spans more than 1e150: "
-                "rescale the features."
+                f"{type(self.transformer).__name__} returned a graph of shape {getattr(graph, 'shape', None)} for "
+                f"{len(Z)} rows and {self.n} anchors; expected {(len(Z), self.n)}."
             )
-        return out
-
-    def cross(self, Z: Array) -> Array:
-        """Squared distances from each row of Z to the anchors, (len(Z), n)."""
-        if self.name == "euclidean":
-            return cdist(Z, self.anchors, "sqeuclidean")
-        distances = self._plain(Z)
-        if np.isnan(distances).any() or (distances < 0).any():
-            rows = np.flatnonzero((np.isnan(distances) | (distances < 0)).any(axis=1))
+        counts = np.diff(graph.tocsr().indptr)
+        if counts.min() < k:
             raise ValueError(
-                f"metric={self.name!r} returned NaN or a negative value for {len(rows)} of {len(Z)} rows "
-                f"(the first is row {rows[0]} of this block). A distance must be a number >= 0."
+                f"{type(self.transformer).__name__} returned {counts.min()} neighbours for some row, but {k} are "
+                f"needed (n_neighbors and one more, counting the point itself). Raise its n_neighbors to {k}."
             )
-        with np.errstate(over="ignore"):  # infinitely far: the row rule takes the nearest anchor
-            return np.square(distances, out=distances)
-
-    def nearest(self, Z: Array) -> Array:
-        """Index of the nearest anchor of each row, safe where squares would overflow."""
-        if self.name != "euclidean":
-            return self._plain(Z).argmin(axis=1)
-        scale = max(np.abs(Z).max(), np.abs(self.anchors).max(), np.finfo(float).tiny)
-        return cdist(Z / scale, self.anchors / scale, "sqeuclidean").argmin(axis=1)
-
-    def _plain(self, Z: Array) -> Array:
-        if self.name == "nan_euclidean":
-            return np.array([self._over_shared_features(z) for z in Z])
-        if self.name == "haversine":
-            from sklearn.metrics.pairwise import haversine_distances
-
-            return haversine_distances(Z, self.anchors)
-        distances = cdist(Z, self.anchors, self.name, **self.params)
-        if self.name in ("cosine", "correlation"):
-            # 1 - cos of a row with itself is rounding of either sign; 4 ulp is zero
-            distances[np.abs(distances) < 1e-15] = 0.0
-        return distances
-
-    def _over_shared_features(self, z: Array) -> Array:
-        """Distances over the features both rows have, scaled up for those they do not (NaN if none)."""
-        difference = self.anchors - z
-        shared = (~np.isnan(difference)).sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.sqrt(np.nansum(difference**2, axis=1) * (len(z) / shared))
+        graph = graph.tocsr()
+        order = [np.argsort(graph.data[a:b])[:k] + a for a, b in zip(graph.indptr[:-1], graph.indptr[1:])]
+        return graph.indices[np.array(order)]
 
 
-@dataclass(frozen=True)
-class Given:
-    """Precomputed values: what the caller passes *is* the row (distances are squared here)."""
-
-    anchors: Array  # indices of the training columns
-    table: Array | None = field(repr=False, default=None)  # training values, dropped after gram()
-    squares: bool = True
-
-    def gram(self, runner: Threads) -> Array:
-        assert self.table is not None
-        return self.cross(self.table)
-
-    def cross(self, Z: Array) -> Array:
-        return np.square(Z, dtype=float) if self.squares else np.array(Z, dtype=float)
-
-    def nearest(self, Z: Array) -> Array:
-        values = np.asarray(Z)
-        return values.argmin(axis=1) if self.squares else values.argmax(axis=1)
+def build(distances: Distances, search: Any) -> Search:
+    """The search by name ("auto", "tree", "brute", "faiss") or from a transformer."""
+    euclidean = distances.name == "euclidean"
+    if search == "tree":
+        if not euclidean:
+            raise ValueError(f"search='tree' is for Euclidean distances, not metric={distances.name!r}.")
+        return Tree(distances)
+    if search == "brute":
+        return Brute(distances)
+    if search == "faiss":
+        return Proposed(distances, FaissIndex(distances.anchors))
+    if search != "auto":
+        return Proposed(distances, TransformerIndex(search, distances.anchors))
+    n, features = distances.anchors.shape
+    if euclidean and features <= TREE_FEATURES:
+        return Tree(distances)
+    seconds = 3.0 * n * n * (features + 8) / (PAIR_FLOPS * available_cores())
+    if euclidean and seconds > SLOW_SECONDS:
+        try:
+            return Proposed(distances, FaissIndex(distances.anchors))
+        except ImportError:
+            warnings.warn(
+                f"Searching the neighbours of {n} points with {features} features exactly will take about "
+                f'{seconds:.0f} s. pip install "outfold[ann]" (faiss) makes it a few seconds, approximately.',
+                OutfoldWarning,
+                stacklevel=2,
+            )
+    return Brute(distances)

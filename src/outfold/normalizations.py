@@ -13,11 +13,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
 
-from . import components
+from . import _compiled, components
 from .components import Components
 from .kernels import Kernel
-from .neighbors import Geometry
+from .sources import Threads, row_blocks
 
 Array = NDArray[Any]
 
@@ -28,8 +29,9 @@ LOG_FLOOR = -700.0  # log mass of a point that sees nothing but itself, where ex
 class Rows:
     """How points see the anchors: ``rows @ basis`` is their embedding."""
 
-    weights: Array  # (r, n), rows summing to 1
-    log_mass: Array  # (r,), log sum_j m_j w(x, x_j)
+    weights: Any  # (r, n), dense or CSR, rows summing to 1
+    log_degree: Array  # (r,), log sum_j m_j w(x, x_j)
+    log_mass: Array  # the same, or by weights that fall off with distance where w does not: the support
     divisor: Array | None = None  # (r, components) or None
 
     def __matmul__(self, basis: Array) -> Array:
@@ -39,18 +41,30 @@ class Rows:
 
 @dataclass(frozen=True)
 class MarkovRule:
-    """p(x, .) = softmax_j(log w(x, x_j) + log m_j - alpha log q_j); the density of x cancels."""
+    """p(x, .) = softmax_j(log w(x, x_j) + log m_j - alpha log q_j); the density of x cancels.
 
-    geometry: Geometry
+    A row with nothing in reach is its nearest anchor, with support -inf.
+    """
+
+    geometry: Any
     kernel: Kernel
     measure: Array
     gain: Array  # m / q^alpha
 
+    @property
+    def row_entries(self) -> int:
+        """About how many entries a row has, for cutting blocks."""
+        return getattr(self.geometry, "row_entries", len(self.measure))
+
     def rows(self, Z: Array) -> Rows:
-        logs = self.kernel.log_affinity(self.geometry.cross(Z))
+        measured = self.geometry.cross(Z)
+        return self._sparse(Z, measured) if issparse(measured) else self._dense(Z, measured)
+
+    def _dense(self, Z: Array, measured: Array) -> Rows:
+        logs = self.kernel.log_affinity(measured)
         top = logs.max(axis=1)
         empty = np.flatnonzero(~np.isfinite(top))
-        if len(empty):  # nothing within reach of floating point: the nearest anchor is the limit
+        if len(empty):
             logs[empty] = -np.inf
             logs[empty, self.geometry.nearest(Z[empty])] = 0.0
         logs -= np.where(np.isfinite(top), top, 0.0)[:, None]
@@ -58,7 +72,38 @@ class MarkovRule:
         log_mass = top + np.log(seen @ self.measure)
         seen *= self.gain
         seen /= seen.sum(axis=1, keepdims=True)
-        return Rows(seen, log_mass)
+        return Rows(seen, log_mass, log_mass)
+
+    def _sparse(self, Z: Array, measured: csr_array) -> Rows:
+        empty = np.flatnonzero(np.diff(measured.indptr) == 0)
+        if len(empty):
+            measured = _filled(measured, empty, self.geometry.nearest(Z[empty]))
+        ptr, columns = measured.indptr, measured.indices
+        counts = np.diff(ptr)
+        witness = self.kernel.witness(measured.data)
+        logs = self.kernel.log_affinity(measured.data)
+        top = np.maximum.reduceat(logs, ptr[:-1])
+        top = np.where(np.isfinite(top), top, 0.0)
+        seen = np.exp(logs - np.repeat(top, counts))
+        log_degree = top + np.log(np.add.reduceat(seen * self.measure[columns], ptr[:-1]))
+        log_mass = log_degree.copy()
+        if witness is not None:
+            with np.errstate(divide="ignore"):
+                log_mass = np.log(np.add.reduceat(witness * self.measure[columns], ptr[:-1]))
+        log_mass[empty] = -np.inf
+        seen *= self.gain[columns]
+        seen /= np.repeat(np.add.reduceat(seen, ptr[:-1]), counts)
+        return Rows(csr_array((seen, columns, ptr), shape=measured.shape), log_degree, log_mass)
+
+
+def _filled(measured: csr_array, empty: Array, nearest: Array) -> csr_array:
+    """Give empty rows one entry, at distance 0, for their nearest anchor."""
+    counts = np.diff(measured.indptr)
+    rows = np.append(np.repeat(np.arange(len(counts)), counts), empty)
+    order = np.argsort(rows, kind="stable")
+    counts[empty] = 1
+    data, columns = np.append(measured.data, np.zeros(len(empty))), np.append(measured.indices, nearest)
+    return csr_array((data[order], columns[order], np.append(0, np.cumsum(counts))), shape=measured.shape)
 
 
 @dataclass(frozen=True)
@@ -73,28 +118,31 @@ class LaplacianRule:
     eigenvalues: Array
     least_degree: float
 
+    @property
+    def row_entries(self) -> int:
+        return self.markov.row_entries
+
     def rows(self, Z: Array) -> Rows:
         rows = self.markov.rows(Z)
         with np.errstate(over="ignore"):
-            degree = np.maximum(np.exp(rows.log_mass), self.least_degree / 2)
+            degree = np.maximum(np.exp(rows.log_degree), self.least_degree / 2)
         divisor = 1 - self.eigenvalues / degree[:, None]
         small = np.abs(divisor) < 1e-8  # a pole: d(x) meets mu
         divisor[small] = np.where(divisor[small] < 0, -1e-8, 1e-8)
-        return Rows(rows.weights, rows.log_mass, divisor)
+        return Rows(rows.weights, rows.log_degree, rows.log_mass, divisor)
 
 
 @dataclass(frozen=True)
 class Operator:
     """A symmetric matrix whose largest eigenpairs are wanted, and what is known about them."""
 
-    matrix: Array = field(repr=False)
+    matrix: Any = field(repr=False)  # dense or CSR
     top: float  # its largest eigenvalue, exactly
     spread: float  # no eigenvalue lies below top - spread
     measure: Array  # m
     stationary: Array  # pi: eigenfunctions are orthonormal in it
     parts: Components
     gain: Array
-    lonely_log_mass: Array  # log mass each anchor sees beside itself
     mass: Array  # q = W m
 
     @property
@@ -109,12 +157,29 @@ class Operator:
         """Eigenvectors of the symmetric matrix as functions, orthonormal in ``stationary``."""
         return vectors / np.sqrt(self.stationary)[:, None]
 
+    @property
+    def sparse(self) -> bool:
+        return issparse(self.matrix)
+
     def matmat(self, V: Array) -> Array:
-        return self.matrix @ V
+        if not self.sparse or V.shape[1] == 1:
+            return self.matrix @ V
+        out, V, M = np.empty(V.shape), np.ascontiguousarray(V), self.matrix
+
+        def fill(block: slice) -> None:
+            _compiled.times_block(M.indptr, M.indices, M.data, V, out, block.start, block.stop)
+
+        for _ in Threads().map(fill, row_blocks(self.size, 16 * V.shape[1]), ""):
+            pass
+        return out
+
+    def diagonal(self) -> Array:
+        return self.matrix.diagonal()
 
     @property
     def nbytes(self) -> int:
-        return self.matrix.nbytes
+        parts = (self.matrix.data, self.matrix.indices, self.matrix.indptr) if self.sparse else (self.matrix,)
+        return sum(part.nbytes for part in parts)
 
 
 @dataclass(frozen=True)
@@ -130,17 +195,15 @@ class Markov:
 
     def fit(self, W: Array, measure: Array) -> Operator:
         """Turn W into the symmetric conjugate of P, in place."""
-        lonely, q = _masses(W, measure)
+        q = W @ measure
         weight = q**-self.alpha
         d = (weight * (W @ (weight * measure))).clip(min=np.finfo(float).tiny)
-        scale = weight * np.sqrt(measure / d)
-        W *= scale[:, None]
-        W *= scale
+        _scale(W, weight * np.sqrt(measure / d))
         stationary = measure * d / (measure @ d)
-        parts = components.find(_links(W), stationary)
-        return Operator(W, 1.0, 2.0, measure, stationary, parts, measure * weight, lonely, q)
+        parts = components.find(links(W), stationary)
+        return Operator(W, 1.0, 2.0, measure, stationary, parts, measure * weight, q)
 
-    def rule(self, operator: Operator, geometry: Geometry, kernel: Kernel, eigenvalues: Array) -> MarkovRule:
+    def rule(self, operator: Operator, geometry: Any, kernel: Kernel, eigenvalues: Array) -> MarkovRule:
         return MarkovRule(geometry, kernel, operator.measure, operator.gain)
 
     def eigenvalues(self, operator_values: Array) -> Array:
@@ -167,16 +230,16 @@ class Unnormalized:
 
     def fit(self, W: Array, measure: Array) -> Operator:
         """Turn W into the symmetric conjugate of -L, in place."""
-        lonely, d = _masses(W, measure)
-        root = np.sqrt(measure)
-        W *= root[:, None]
-        W *= root
+        d = W @ measure
+        _scale(W, np.sqrt(measure))
         stationary = measure / measure.sum()
-        parts = components.find(_links(W / np.sqrt(d * d[:, None])), stationary)
-        W[np.diag_indices_from(W)] -= d
-        return Operator(W, 0.0, 2 * float(d.max()), measure, stationary, parts, measure.copy(), lonely, d)
+        relative = W.copy()
+        _scale(relative, 1 / np.sqrt(d))
+        parts = components.find(links(relative), stationary)
+        _add_to_diagonal(W, -d)
+        return Operator(W, 0.0, 2 * float(d.max()), measure, stationary, parts, measure.copy(), d)
 
-    def rule(self, operator: Operator, geometry: Geometry, kernel: Kernel, eigenvalues: Array) -> LaplacianRule:
+    def rule(self, operator: Operator, geometry: Any, kernel: Kernel, eigenvalues: Array) -> LaplacianRule:
         markov = MarkovRule(geometry, kernel, operator.measure, operator.gain)
         return LaplacianRule(markov, eigenvalues, float(operator.mass.min()))
 
@@ -190,16 +253,47 @@ class Unnormalized:
         return np.ones(len(eigenvalues))
 
 
-def _masses(W: Array, measure: Array) -> tuple[Array, Array]:
-    """Log mass each row sees beside itself (once), and q = W m. Summed apart: 1 + 1e-20 would forget."""
-    own = np.diagonal(W).copy()
-    np.fill_diagonal(W, 0.0)
-    others = W @ measure
-    np.fill_diagonal(W, own)
+def lonely_mass(W: Any, measure: Array) -> Array:
+    """Log mass each row sees beside itself (once). Summed without the diagonal: 1 + 1e-20 would forget."""
+    own = W.diagonal().copy()
+    if issparse(W):
+        rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
+        off = csr_array((np.where(rows == W.indices, 0.0, W.data), W.indices, W.indptr), shape=W.shape)
+        others = off @ measure
+    else:
+        np.fill_diagonal(W, 0.0)
+        others = W @ measure
+        np.fill_diagonal(W, own)
     beside = others + own * np.maximum(measure - 1, 0)  # a weight of 3 is two copies beside the row
-    return np.log(np.maximum(beside, np.exp(LOG_FLOOR))), others + own * measure
+    return np.log(np.maximum(beside, np.exp(LOG_FLOOR)))
 
 
-def _links(S: Array) -> Array:
+def links(S: Any, least: float | None = None) -> Any:
     """Edges that floating point can see: dropping the others moves no eigenvalue by more than rounding."""
-    return np.finfo(float).eps / len(S) < S
+    cut = np.finfo(float).eps / S.shape[0] if least is None else least
+    if not issparse(S):
+        return cut < S
+    keep = S.data > cut
+    if keep.all():
+        return S
+    counts = np.add.reduceat(np.append(keep, False), S.indptr[:-1]) * (np.diff(S.indptr) > 0)
+    return csr_array((S.data[keep], S.indices[keep], np.append(0, np.cumsum(counts))), shape=S.shape)
+
+
+def _scale(W: Any, scale: Array) -> None:
+    """W_ij times scale_i scale_j, in place."""
+    if issparse(W):
+        W.data *= np.repeat(scale, np.diff(W.indptr))
+        W.data *= scale[W.indices]
+    else:
+        W *= scale[:, None]
+        W *= scale
+
+
+def _add_to_diagonal(W: Any, values: Array) -> None:
+    """Add to the diagonal in place; every entry of it is stored."""
+    if issparse(W):
+        rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
+        W.data[rows == W.indices] += values
+    else:
+        W[np.diag_indices_from(W)] += values

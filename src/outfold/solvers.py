@@ -12,10 +12,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+from scipy.sparse import csc_array, eye_array
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
+from . import components
+from ._twogrid import TwoGrid, smallest
 from .exceptions import ConvergenceError
-from .normalizations import Operator
+from .normalizations import Operator, links
 
 Array = NDArray[Any]
 
@@ -32,89 +35,194 @@ class Spectrum:
     why: str
 
 
-class Solver(Protocol):
-    """Find ``count`` eigenpairs below the trivial ones."""
+class Session(Protocol):
+    """A solver at work on one operator."""
 
-    def top(self, operator: Operator, trivial: Array, count: int) -> tuple[Array, Array]: ...
+    def top(self, known: Array, count: int, tol: float | None = None) -> tuple[Array, Array]:
+        """The ``count`` largest eigenpairs orthogonal to the ``known`` ones, largest first."""
+        ...
 
 
 @dataclass(frozen=True)
 class Dense:
     """LAPACK on the whole matrix: O(n^3), never misses a pair."""
 
-    def top(self, operator: Operator, trivial: Array, count: int) -> tuple[Array, Array]:
-        n = operator.size
-        deflated = operator.matrix - (operator.spread * trivial) @ trivial.T
-        values, vectors = linalg.eigh(
-            deflated, subset_by_index=(n - count, n - 1), overwrite_a=True, check_finite=False
-        )
-        return values[::-1], vectors[:, ::-1]
+    complete = True  # needs no check for missed pairs
+
+    def start(self, operator: Operator) -> Session:
+        return _DenseSession(operator)
+
+
+@dataclass(frozen=True)
+class _DenseSession:
+    operator: Operator
+
+    def top(self, known: Array, count: int, tol: float | None = None) -> tuple[Array, Array]:
+        n = self.operator.size
+        matrix = self.operator.matrix.toarray() if self.operator.sparse else self.operator.matrix
+        deflated = matrix - (self.operator.spread * known) @ known.T
+        values, vectors = linalg.eigh(deflated, subset_by_index=(n - count, n - 1), check_finite=False)
+        if len(values) < count:  # LAPACK's range driver drops copies of a highly multiple eigenvalue
+            values, vectors = linalg.eigh(deflated, driver="evd", overwrite_a=True, check_finite=False)
+        return values[::-1][:count], vectors[:, ::-1][:, :count]
 
 
 @dataclass(frozen=True)
 class Lanczos:
-    """Implicitly restarted Lanczos (ARPACK) on the deflated operator, checked for missed pairs.
-
-    After the solve what was found is deflated too and the largest remaining eigenvalue is sought; if it
-    belongs among the found ones it is added and the check repeated. ``tol=0`` is machine precision.
-    """
+    """Implicitly restarted Lanczos (ARPACK) on the deflated operator. ``tol=0`` is machine precision."""
 
     tol: float = 0.0
     max_iterations: int | None = None
+    complete = False
 
-    def top(self, operator: Operator, trivial: Array, count: int) -> tuple[Array, Array]:
-        values, vectors = self._arpack(operator, trivial, count, self.tol)
-        for _ in range(operator.size):
-            known = np.hstack([trivial, vectors])
-            if known.shape[1] >= operator.size - 1:
-                break
-            missed, vector = self._arpack(operator, known, 1, max(self.tol, 1e-4))
-            slack = 1e-10 * operator.spread
-            if missed[0] <= values.min() + slack:
-                break
-            refined, vector = self._arpack(operator, known, 1, self.tol)
-            values, vectors = np.append(values, refined), np.hstack([vectors, vector])
-        order = np.argsort(-values, kind="stable")[:count]
-        return values[order], vectors[:, order]
+    def start(self, operator: Operator) -> Session:
+        return _LanczosSession(operator, self.tol, self.max_iterations)
 
-    def _arpack(self, operator: Operator, known: Array, count: int, tol: float) -> tuple[Array, Array]:
-        n = operator.size
+
+@dataclass(frozen=True)
+class _LanczosSession:
+    operator: Operator
+    tol: float
+    max_iterations: int | None
+
+    def top(self, known: Array, count: int, tol: float | None = None) -> tuple[Array, Array]:
+        n, spread = self.operator.size, self.operator.spread
 
         def product(v: Array) -> Array:
             v = v.reshape(n, -1)
-            return operator.matmat(v) - operator.spread * (known @ (known.T @ v))
+            return self.operator.matmat(v) - spread * (known @ (known.T @ v))
 
-        start = np.random.default_rng(n).standard_normal(n)
-        start -= known @ (known.T @ start)
-        action = LinearOperator((n, n), matvec=product, matmat=product, dtype=float)
-        subspace = min(n - 1, 2 * count + 30)
-        try:
-            values, vectors = eigsh(
-                action, k=count, which="LA", v0=start, tol=tol, ncv=subspace, maxiter=self.max_iterations
-            )
-        except ArpackError as error:
-            partial = getattr(error, "eigenvalues", None)
+        return _arpack(product, known, count, self.tol if tol is None else tol, self.max_iterations)
+
+
+@dataclass(frozen=True)
+class ShiftInvert:
+    """Lanczos on the inverse of (top + shift) - S, factorised once (SuperLU, or Cholesky if dense).
+
+    Very accurate for eigenvalues crowded near the top; the factors of graphs of dimension above two fill up.
+    """
+
+    shift: float = 1e-8
+    complete = False
+
+    def start(self, operator: Operator) -> Session:
+        shifted = operator.top + self.shift * operator.spread
+        if operator.sparse:
+            matrix = csc_array(shifted * eye_array(operator.size, format="csc") - operator.matrix)
+            factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+            return _InverseSession(operator, factors.solve)
+        factor = linalg.cho_factor(shifted * np.eye(operator.size) - operator.matrix, overwrite_a=True)
+        return _InverseSession(operator, lambda v: linalg.cho_solve(factor, v, check_finite=False))
+
+
+@dataclass(frozen=True)
+class _InverseSession:
+    operator: Operator
+    solve: Any
+
+    def top(self, known: Array, count: int, tol: float | None = None) -> tuple[Array, Array]:
+        def product(v: Array) -> Array:
+            v = v.reshape(self.operator.size, -1)
+            v = self.solve(v - known @ (known.T @ v))
+            return v - known @ (known.T @ v)
+
+        vectors = _arpack(product, known, count, 1e-10 if tol is None else tol, None)[1]
+        return _ritz(self.operator, vectors)
+
+
+@dataclass(frozen=True)
+class Lobpcg:
+    """Block LOBPCG preconditioned on two grids, for large sparse graphs with eigenvalues crowded near the top.
+
+    Stops when every residual is below ``tol`` times the distance of its eigenvalue from the top.
+    """
+
+    tol: float = 1e-5
+    max_iterations: int = 60
+    complete = False
+
+    def start(self, operator: Operator) -> Session:
+        if not operator.sparse:
+            raise ValueError("solver='lobpcg' works on sparse graphs; pass n_neighbors, or solver='auto'.")
+        return _LobpcgSession(operator, TwoGrid.of(operator), self.tol, self.max_iterations)
+
+
+@dataclass(frozen=True)
+class _LobpcgSession:
+    operator: Operator
+    grid: TwoGrid
+    tol: float
+    max_iterations: int
+
+    def top(self, known: Array, count: int, tol: float | None = None) -> tuple[Array, Array]:
+        guard = count + max(3, count // 4) + known.shape[1]
+        guard = min(guard, self.grid.coarse.shape[0] - 1)
+        first = self.grid.start(guard)[1]
+        goal = self.tol if tol is None else max(tol, self.tol)
+        values, vectors, relative, used = smallest(self.grid, known, first, count, goal, self.max_iterations)
+        if relative.max() > goal or len(values) < count:
             raise ConvergenceError(
-                f"Lanczos did not find {count} eigenpairs of a {n} x {n} operator ({error}).", partial
-            ) from error
-        return values[::-1], vectors[:, ::-1]
+                f"LOBPCG reached a relative residual of {relative.max():.1e} instead of {goal:.0e} after {used} "
+                f"iterations for {count} pairs of a {self.operator.size} x {self.operator.size} operator.",
+                (self.operator.top - values, vectors),
+            )
+        return self.operator.top - values, vectors
+
+
+def _arpack(product: Any, known: Array, count: int, tol: float, most: int | None) -> tuple[Array, Array]:
+    n = len(known)
+    start = np.random.default_rng(n).standard_normal(n)
+    start -= known @ (known.T @ start)
+    action = LinearOperator((n, n), matvec=product, matmat=product, dtype=float)
+    subspace = min(n - 1, 2 * count + 30)
+    try:
+        values, vectors = eigsh(action, k=count, which="LA", v0=start, tol=tol, ncv=subspace, maxiter=most)
+    except ArpackError as error:
+        partial = (getattr(error, "eigenvalues", None), getattr(error, "eigenvectors", None))
+        raise ConvergenceError(
+            f"Lanczos did not find {count} eigenpairs of a {n} x {n} operator ({error}).", partial
+        ) from error
+    return values[::-1], vectors[:, ::-1]
+
+
+def _ritz(operator: Operator, vectors: Array) -> tuple[Array, Array]:
+    """Best eigenpairs of the operator within a span, largest first."""
+    basis = linalg.qr(vectors, mode="economic")[0]
+    form = basis.T @ operator.matmat(basis)
+    values, turn = linalg.eigh((form + form.T) / 2)
+    return values[::-1], (basis @ turn)[:, ::-1]
 
 
 @dataclass(frozen=True)
 class Auto:
-    """Dense for small problems, many pairs and Laplacians; Lanczos otherwise; dense again if that fails."""
+    """Chooses by size: ask ``choose`` what it would take and why.
+
+    Dense for small problems and many pairs; for dense kernels Lanczos (the inverse for unnormalised Laplacians);
+    for sparse graphs Lanczos up to 20000 rows and LOBPCG beyond.
+    """
 
     dense_up_to: int = 1000
+    lanczos_up_to: int = 20_000
 
-    def choose(self, operator: Operator, count: int) -> tuple[Solver, str]:
+    def choose(self, operator: Operator, count: int) -> tuple[Any, str]:
         n = operator.size
         if n <= self.dense_up_to:
             return Dense(), f"n = {n} <= {self.dense_up_to}"
-        if count > n // 20:
+        if count > n // 20 and n <= 20_000:
             return Dense(), f"{count} pairs are more than n/20 = {n // 20}"
         if operator.top == 0:
-            return Dense(), "the small end of an unnormalised Laplacian converges slowly by Lanczos"
-        return Lanczos(), f"n = {n} > {self.dense_up_to}, {count} pairs"
+            return ShiftInvert(), "the small end of an unnormalised Laplacian is found by its inverse"
+        if not operator.sparse or n <= self.lanczos_up_to:
+            return Lanczos(), f"n = {n} > {self.dense_up_to}, {count} pairs"
+        return Lobpcg(), f"sparse and n = {n} > {self.lanczos_up_to}"
+
+    def instead(self, solver: Any, operator: Operator) -> list[Any]:
+        """What to try, in order, when a solver fails."""
+        chain: list[Any] = (
+            [Lobpcg(max_iterations=200)] if operator.sparse and operator.size > self.lanczos_up_to else []
+        )
+        chain += [Dense()] if operator.size <= 20_000 else [ShiftInvert(), Lanczos(tol=1e-9, max_iterations=3000)]
+        return [other for other in chain if type(other) is not type(solver) or other != solver]
 
 
 def solve(operator: Operator, solver: Any, count: int) -> Spectrum:
@@ -124,23 +232,69 @@ def solve(operator: Operator, solver: Any, count: int) -> Spectrum:
     values, vectors = np.full(exact, operator.top), trivial
     name, why = "none", "all wanted pairs are contrasts between components"
     if count > exact:
-        if isinstance(solver, Auto):
-            solver, why = solver.choose(operator, count - exact)
-        else:
-            why = "asked for"
-        name = type(solver).__name__.lower()
-        if isinstance(solver, Lanczos) and count - exact >= operator.size - exact:
-            solver, name, why = Dense(), "dense", "Lanczos cannot compute every eigenpair"
-        try:
-            found, found_vectors = solver.top(operator, trivial, count - exact)
-        except ConvergenceError as error:
-            if operator.size > 20_000:
-                raise
-            found, found_vectors = Dense().top(operator, trivial, count - exact)
-            name, why = "dense", f"fallback: {error}"
+        chosen, why = solver.choose(operator, count - exact) if isinstance(solver, Auto) else (solver, "asked for")
+        if not chosen.complete and count - exact >= operator.size - exact - 1:
+            chosen, why = Dense(), "an iterative solver cannot compute every eigenpair"
+        found, found_vectors, name, why = _try(operator, chosen, trivial, count - exact, why)
         values, vectors = np.append(values, found), np.hstack([trivial, found_vectors])
     residuals = np.linalg.norm(operator.matmat(vectors) - vectors * values, axis=0)
     return Spectrum(values, vectors, exact, residuals, name, why)
+
+
+def _try(operator: Operator, solver: Any, trivial: Array, count: int, why: str) -> tuple[Array, Array, str, str]:
+    """Run a solver; if it fails, the others; if all do, say so with the best partial result."""
+    failures: list[ConvergenceError] = []
+    for attempt in [solver, *Auto().instead(solver, operator)]:
+        try:
+            values, vectors = _all_pairs(operator, attempt, trivial, count)
+        except ConvergenceError as error:
+            failures.append(error)
+            continue
+        if failures:
+            why = f"fallback: {failures[0]}"
+        return values, vectors, type(attempt).__name__.lower(), why
+    told = " ".join(str(error) for error in failures)
+    raise ConvergenceError(
+        f"No solver converged. {told} Raise epsilon or n_neighbors, or ask for fewer components.",
+        failures[-1].partial,
+    )
+
+
+def _all_pairs(operator: Operator, solver: Any, trivial: Array, count: int) -> tuple[Array, Array]:
+    """The largest ``count`` pairs beyond the trivial ones, verified: what was found is deflated too and the
+    largest remaining eigenvalue sought; as long as it belongs among the found ones it is added."""
+    session = solver.start(operator)
+    if solver.complete:
+        return session.top(trivial, count)
+    vectors = _nearly_trivial(operator, trivial, count)
+    if vectors.shape[1] < count:
+        more = session.top(np.hstack([trivial, vectors]), count - vectors.shape[1])[1]
+        vectors = np.hstack([vectors, more])
+    for _ in range(operator.size):
+        values, vectors = _ritz(operator, vectors)
+        known = np.hstack([trivial, vectors])
+        if known.shape[1] >= operator.size - 1:
+            break
+        missed = session.top(known, 1, 1e-3)[0]
+        last = values[:count].min()
+        if missed[0] <= last + 1e-10 * operator.spread + 1e-2 * (operator.top - last):
+            break
+        vectors = np.hstack([vectors, session.top(known, 1)[1]])
+    return values[:count], vectors[:, :count]
+
+
+def _nearly_trivial(operator: Operator, trivial: Array, count: int) -> Array:
+    """Contrasts between parts that only edges of rounding size connect: eigenvalue 1 to 13 digits, and
+    just what an iterative solver misses."""
+    if operator.top != 1:
+        return np.empty((operator.size, 0))
+    parts = components.find(links(operator.matrix, 1e-13), operator.stationary)
+    if parts.count == operator.parts.count:
+        return np.empty((operator.size, 0))
+    soft = parts.contrasts(count + trivial.shape[1]) * np.sqrt(operator.stationary)[:, None]
+    soft -= trivial @ (trivial.T @ soft)
+    basis, size, _ = linalg.svd(soft, full_matrices=False)
+    return basis[:, size > 1e-6][:, :count]
 
 
 def orient(functions: Array, measure: Array, features: Array | None) -> Array:

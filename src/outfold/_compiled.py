@@ -1,0 +1,195 @@
+"""Loops that NumPy cannot express, compiled by numba the first time each is called.
+
+The only module that imports numba. Every loop releases the GIL, so our own thread pool runs it on row
+ranges. The plain Python functions (``loop.plain``) are the same code uncompiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class Loop:
+    """A function compiled on first use; without a place to cache it is compiled for this process only."""
+
+    def __init__(self, plain: Callable[..., Any]) -> None:
+        self.plain = plain
+        self._compiled: Callable[..., Any] | None = None
+        self.__doc__ = plain.__doc__
+
+    def __call__(self, *args: Any) -> Any:
+        if self._compiled is None:
+            import numba
+
+            try:
+                self._compiled = numba.njit(nogil=True, cache=True)(self.plain)
+            except RuntimeError:  # no writable folder to cache in
+                self._compiled = numba.njit(nogil=True)(self.plain)
+        return self._compiled(*args)
+
+
+@Loop
+def squared_pairs(Z, X, indptr, indices, out, start, stop):
+    """Squared distances of the pairs (i, indices[...]) of rows start..stop; one fixed order of summation."""
+    for i in range(start, stop):
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            total = 0.0
+            for f in range(Z.shape[1]):
+                difference = Z[i, f] - X[j, f]
+                total += difference * difference
+            out[p] = total
+
+
+@Loop
+def sort_rows(indptr, indices, values, start, stop):
+    """Order each row's entries by value, then by column (insertion sort: rows are short or nearly sorted)."""
+    for i in range(start, stop):
+        for p in range(indptr[i] + 1, indptr[i + 1]):
+            value, column = values[p], indices[p]
+            q = p - 1
+            while q >= indptr[i] and (values[q] > value or (values[q] == value and indices[q] > column)):
+                values[q + 1], indices[q + 1] = values[q], indices[q]
+                q -= 1
+            values[q + 1], indices[q + 1] = value, column
+
+
+@Loop
+def transpose_pattern(indptr, indices, columns):
+    """The transposed pattern; its rows come out in increasing order of column."""
+    counts = np.zeros(columns + 1, np.int64)
+    for p in range(len(indices)):
+        counts[indices[p] + 1] += 1
+    for j in range(columns):
+        counts[j + 1] += counts[j]
+    place = counts[:-1].copy()
+    rows = np.empty(len(indices), indices.dtype)
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            rows[place[j]] = i
+            place[j] += 1
+    return counts, rows
+
+
+@Loop
+def union_rows(a_ptr, a, b_ptr, b):
+    """Union of two patterns whose rows are in increasing order of column."""
+    n = len(a_ptr) - 1
+    ptr = np.zeros(n + 1, np.int64)
+    out = np.empty(len(a) + len(b), a.dtype)
+    at = 0
+    for i in range(n):
+        p, q = a_ptr[i], b_ptr[i]
+        while p < a_ptr[i + 1] or q < b_ptr[i + 1]:
+            if q >= b_ptr[i + 1] or (p < a_ptr[i + 1] and a[p] < b[q]):
+                out[at] = a[p]
+                p += 1
+            elif p >= a_ptr[i + 1] or b[q] < a[p]:
+                out[at] = b[q]
+                q += 1
+            else:
+                out[at] = a[p]
+                p += 1
+                q += 1
+            at += 1
+        ptr[i + 1] = at
+    return ptr, out[:at].copy()
+
+
+@Loop
+def smallest_in_rows(values, k, slack, out_ptr, out, start, stop):
+    """Columns whose value is within ``slack[i]`` of the row's k-th smallest; returns how many each row has.
+
+    ``out`` is (rows, width): the first ``width`` such columns of each row.
+    """
+    heap = np.empty(k)
+    width = out.shape[1]
+    for i in range(start, stop):
+        filled = 0
+        for j in range(values.shape[1]):
+            v = values[i, j]
+            if filled < k:  # sift up a max-heap
+                c = filled
+                heap[c] = v
+                while c > 0 and heap[(c - 1) // 2] < heap[c]:
+                    heap[c], heap[(c - 1) // 2] = heap[(c - 1) // 2], heap[c]
+                    c = (c - 1) // 2
+                filled += 1
+            elif v < heap[0]:  # replace the largest and sift down
+                heap[0] = v
+                c = 0
+                while True:
+                    child = 2 * c + 1
+                    if child >= k:
+                        break
+                    if child + 1 < k and heap[child + 1] > heap[child]:
+                        child += 1
+                    if heap[child] <= heap[c]:
+                        break
+                    heap[c], heap[child] = heap[child], heap[c]
+                    c = child
+        limit = heap[0] + slack[i]
+        found = 0
+        for j in range(values.shape[1]):
+            if values[i, j] <= limit:
+                if found < width:
+                    out[i, found] = j
+                found += 1
+        out_ptr[i] = found
+
+
+@Loop
+def times_block(indptr, indices, data, V, out, start, stop):
+    """out[start:stop] = (sparse rows start..stop) @ V for a dense block V."""
+    width = V.shape[1]
+    for i in range(start, stop):
+        for c in range(width):
+            out[i, c] = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            weight = data[p]
+            j = indices[p]
+            for c in range(width):
+                out[i, c] += weight * V[j, c]
+
+
+@Loop
+def aggregate(indptr, indices, data, least):
+    """Cover a graph by small neighbourhoods: a label for each row, and how many labels there are.
+
+    A row none of whose neighbours is taken becomes a root and takes them; what is left joins the neighbourhood
+    it is most strongly tied to. Edges below ``least`` do not count.
+    """
+    n = len(indptr) - 1
+    labels = np.full(n, -1, np.int64)
+    count = 0
+    for i in range(n):
+        if labels[i] >= 0:
+            continue
+        free = True
+        for p in range(indptr[i], indptr[i + 1]):
+            if data[p] >= least and labels[indices[p]] >= 0:
+                free = False
+                break
+        if free:
+            for p in range(indptr[i], indptr[i + 1]):
+                if data[p] >= least:
+                    labels[indices[p]] = count
+            labels[i] = count
+            count += 1
+    roots = labels.copy()
+    for i in range(n):
+        if labels[i] >= 0:
+            continue
+        best = -1.0
+        for p in range(indptr[i], indptr[i + 1]):
+            if roots[indices[p]] >= 0 and data[p] > best:
+                best = data[p]
+                labels[i] = roots[indices[p]]
+        if labels[i] < 0:
+            labels[i] = count
+            count += 1
+    return labels, count

@@ -1,0 +1,135 @@
+"""How far a point is from the anchors: squared distances, by twin verbs.
+
+``gram()`` speaks of the anchors among themselves, ``cross(Z)`` of new points. Both compute every
+entry from its own pair alone (differences first, then squares), so a row does not depend on the
+rows around it and small distances are right however far the data lies from the origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from .sources import Threads, row_blocks
+
+Array = NDArray[Any]
+
+_ALIASES = {"l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean", "p": "minkowski"}
+_SCIPY = (
+    "braycurtis", "canberra", "chebyshev", "cityblock", "correlation", "cosine", "dice", "euclidean",
+    "hamming", "jaccard", "mahalanobis", "minkowski", "rogerstanimoto", "russellrao", "seuclidean",
+    "sokalsneath", "sqeuclidean", "yule",
+)  # fmt: skip
+_SKLEARN = ("haversine", "nan_euclidean")
+METRICS = (*sorted((*_SCIPY, *_SKLEARN, *(a for a in _ALIASES if a != "p"))), "precomputed")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A distance by scikit-learn's name for it, with its parameters, or a callable of two rows.
+
+    >>> import numpy as np
+    >>> points = np.array([[0.0, 0.0], [3.0, 4.0]])
+    >>> float(Metric("euclidean").fit(points).cross(points[:1])[0, 1])
+    25.0
+    """
+
+    name: str | Callable[[Array, Array], float] = "euclidean"
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def fit(self, X: Array) -> Distances:
+        """Fix the anchors, and what the metric needs to know about the data (variances, covariance)."""
+        name = _ALIASES.get(self.name, self.name) if isinstance(self.name, str) else self.name
+        params = dict(self.params)
+        if name == "seuclidean" and "V" not in params:
+            params["V"] = np.maximum(np.var(X, axis=0, ddof=1), np.finfo(float).tiny)
+        if name == "mahalanobis" and "VI" not in params:
+            params["VI"] = np.linalg.pinv(np.atleast_2d(np.cov(X.T)))
+        return Distances(X, name, params)
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Squared distances to ``anchors``."""
+
+    anchors: Array
+    name: str | Callable[[Array, Array], float] = "euclidean"
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def gram(self, runner: Threads) -> Array:
+        """Squared distances between all anchors, (n, n)."""
+        n = len(self.anchors)
+        out = np.empty((n, n))
+
+        def fill(block: slice) -> None:
+            out[block] = self.cross(self.anchors[block])
+
+        for _ in runner.map(fill, row_blocks(n, n), "distances"):
+            pass
+        if not np.isfinite(out.max()):
+            raise ValueError(
+                "Squared distances between the training points overflow. The data spans more than 1e150: "
+                "rescale the features."
+            )
+        return out
+
+    def cross(self, Z: Array) -> Array:
+        """Squared distances from each row of Z to the anchors, (len(Z), n)."""
+        if self.name == "euclidean":
+            return cdist(Z, self.anchors, "sqeuclidean")
+        distances = self._plain(Z)
+        if np.isnan(distances).any() or (distances < 0).any():
+            rows = np.flatnonzero((np.isnan(distances) | (distances < 0)).any(axis=1))
+            raise ValueError(
+                f"metric={self.name!r} returned NaN or a negative value for {len(rows)} of {len(Z)} rows "
+                f"(the first is row {rows[0]} of this block). A distance must be a number >= 0."
+            )
+        with np.errstate(over="ignore"):  # infinitely far: the row rule takes the nearest anchor
+            return np.square(distances, out=distances)
+
+    def nearest(self, Z: Array) -> Array:
+        """Index of the nearest anchor of each row, safe where squares would overflow."""
+        if self.name != "euclidean":
+            return self._plain(Z).argmin(axis=1)
+        scale = max(np.abs(Z).max(), np.abs(self.anchors).max(), np.finfo(float).tiny)
+        return cdist(Z / scale, self.anchors / scale, "sqeuclidean").argmin(axis=1)
+
+    def _plain(self, Z: Array) -> Array:
+        if self.name == "nan_euclidean":
+            return np.array([self._over_shared_features(z) for z in Z])
+        if self.name == "haversine":
+            from sklearn.metrics.pairwise import haversine_distances
+
+            return haversine_distances(Z, self.anchors)
+        distances = cdist(Z, self.anchors, self.name, **self.params)
+        if self.name in ("cosine", "correlation"):
+            # 1 - cos of a row with itself is rounding of either sign; 4 ulp is zero
+            distances[np.abs(distances) < 1e-15] = 0.0
+        return distances
+
+    def _over_shared_features(self, z: Array) -> Array:
+        """Distances over the features both rows have, scaled up for those they do not (NaN if none)."""
+        difference = self.anchors - z
+        shared = (~np.isnan(difference)).sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.sqrt(np.nansum(difference**2, axis=1) * (len(z) / shared))
+
+
+@dataclass(frozen=True)
+class Given:
+    """Precomputed values: what the caller passes *is* the row (distances are squared here)."""
+
+    anchors: Array  # indices of the training columns
+    squares: bool = True
+
+    def cross(self, Z: Array) -> Array:
+        return np.square(Z, dtype=float) if self.squares else np.array(Z, dtype=float)
+
+    def nearest(self, Z: Array) -> Array:
+        values = np.asarray(Z)
+        return values.argmin(axis=1) if self.squares else values.argmax(axis=1)

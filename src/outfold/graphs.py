@@ -1,0 +1,480 @@
+"""Which anchors a point keeps, as a function of distances alone, so that any point can be asked.
+
+``AllPairs`` keeps everything (dense). The sparse rules keep an edge by a predicate on d(x, x_j):
+
+    Union(k)    d <= max(r(x), r_j)          Ball(radius)     d <= radius
+    Mutual(k)   d <= min(r(x), r_j)          Threshold(eta)   w >= eta
+
+with r midway between the k-th and the (k+1)-th distance, counting the point itself. ``local=k`` measures
+in local units, d^2 / (sigma(x) sigma_j), sigma the k-th distance: self-tuning with any rule, continuous
+k-NN with a ball. A fitted graph has twin verbs, ``gram()`` and ``cross(Z)``, that give squared distances
+(in local units if asked), dense or as CSR with every kept entry explicit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from . import _compiled, neighbors
+from .distances import Distances
+from .neighbors import Lists, Search
+from .sources import Threads
+
+Array = NDArray[Any]
+
+
+def _told(rule: str, local: int | None) -> str:
+    return rule if local is None else f"{rule}, in units of neighbour {local}"
+
+
+# -- specifications ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AllPairs:
+    """Every anchor; dense."""
+
+    local: int | None = None
+
+    def told(self) -> str:
+        return _told("all pairs", self.local)
+
+
+@dataclass(frozen=True)
+class Union:
+    """x and x_j are joined if either is among the other's k nearest (both counting themselves)."""
+
+    k: int = 32
+    search: Any = "auto"
+    local: int | None = None
+
+    def told(self) -> str:
+        return _told(f"union of {self.k} nearest", self.local)
+
+
+@dataclass(frozen=True)
+class Mutual:
+    """x and x_j are joined if each is among the other's k nearest (both counting themselves)."""
+
+    k: int = 32
+    search: Any = "auto"
+    local: int | None = None
+
+    def told(self) -> str:
+        return _told(f"mutual {self.k} nearest", self.local)
+
+
+@dataclass(frozen=True)
+class Ball:
+    """Everything within ``radius`` (in local units if ``local``)."""
+
+    radius: float | Literal["auto"]
+    search: Any = "auto"
+    local: int | None = None
+
+    def told(self) -> str:
+        return _told(f"ball of radius {self.radius:.4g}", self.local)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Everything whose Gaussian weight reaches ``eta``: a ball of radius sqrt(-2 epsilon log eta)."""
+
+    eta: float
+    search: Any = "auto"
+    local: int | None = None
+
+    def told(self) -> str:
+        return _told(f"weights of at least {self.eta:g}", self.local)
+
+
+@dataclass(frozen=True)
+class Either:
+    """``AllPairs`` up to ``dense_up_to`` anchors, ``Union(32)`` beyond."""
+
+    local: int | None = None
+    dense_up_to: int = 5000
+
+    def settled(self, n: int) -> Any:
+        return AllPairs(self.local) if n <= self.dense_up_to else Union(local=self.local)
+
+
+# -- what a bandwidth rule may ask ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DenseSurvey:
+    """All squared distances between the anchors, at hand."""
+
+    distances: Any
+    squared: Array
+    measure: Array
+    widest: float = np.inf  # no rule need look beyond this many neighbours
+
+    def radius(self, k: float) -> float:
+        """Median over the anchors of the distance within which mass k lies beside the point itself."""
+        return _median_length(_table_kth(self.squared, self.measure, k + 1), self.measure)
+
+    def pairs(self) -> tuple[Array, Array]:
+        """Squared distances of the pairs i < j with their weights; copies of a row are pairs at 0."""
+        return _pairs(self.squared, self.measure)
+
+
+@dataclass(frozen=True)
+class SearchSurvey:
+    """Distances through a search index; statistics of many points are read off a fixed sample of them."""
+
+    search: Any
+    measure: Array
+    runner: Threads
+    widest: float = np.inf
+    most: int = 4000
+
+    @property
+    def distances(self) -> Distances:
+        return self.search.distances
+
+    @cached_property
+    def sample(self) -> Array:
+        """Rows at even steps along a generic direction: the same points in whatever order they come."""
+        anchors = self.distances.anchors
+        if len(anchors) <= self.most:
+            return np.arange(len(anchors))
+        slope = np.modf(np.sqrt(2 + np.arange(anchors.shape[1])))[0] + 0.5
+        order = np.argsort(anchors @ slope, kind="stable")
+        return order[np.linspace(0, len(order) - 1, self.most).astype(int)]
+
+    def radius(self, k: float) -> float:
+        """As ``DenseSurvey.radius``, over the sample."""
+        rows = self.sample
+        lists = _lists_of_mass(self.search, self.distances.anchors[rows], self.measure, k + 1, self.runner)
+        return _median_length(_kth(lists, self.measure, k + 1), self.measure[rows])
+
+    def pairs(self) -> tuple[Array, Array]:
+        """As ``DenseSurvey.pairs``, between 2000 of the sample."""
+        rows = self.sample[:: max(1, len(self.sample) // 2000)]
+        points = self.distances.anchors[rows]
+        return _pairs(replace(self.distances, anchors=points).gram(self.runner), self.measure[rows])
+
+
+def survey(edges: Any, metric: Any, points: Array, measure: Array, runner: Threads) -> Any:
+    """What is known about the anchors' distances before the graph is drawn."""
+    distances = metric.fit(points)
+    if isinstance(edges, AllPairs):
+        return DenseSurvey(distances, distances.gram(runner), measure)
+    widest = max(2.0, edges.k / 4) if isinstance(edges, Union | Mutual) else np.inf
+    return SearchSurvey(neighbors.build(distances, edges.search), measure, runner, widest)
+
+
+# -- fitted graphs -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DenseGraph:
+    """All pairs, in local units if ``sigma`` is given."""
+
+    distances: Any
+    measure: Array
+    table: Array | None = field(repr=False, default=None)  # the anchors' own, handed over by the first gram()
+    local: int | None = None
+    sigma: Array | None = None
+
+    @property
+    def anchors(self) -> Array:
+        return self.distances.anchors
+
+    def gram(self, runner: Threads) -> Array:
+        assert self.table is not None
+        return self._in_local_units(self.table, self.sigma)
+
+    def emptied(self) -> DenseGraph:
+        """Without the table, which ``gram`` gave away."""
+        return replace(self, table=None)
+
+    def cross(self, Z: Array) -> Array:
+        squared = self.distances.cross(Z)
+        own = None if self.sigma is None else _scale(squared, self.measure, self.local or 1, self.sigma)
+        return self._in_local_units(squared, own)
+
+    def nearest(self, Z: Array) -> Array:
+        return self.distances.nearest(Z)
+
+    def _in_local_units(self, squared: Array, own: Array | None) -> Array:
+        if self.sigma is not None and own is not None:
+            beyond = ~np.isfinite(squared)
+            with np.errstate(invalid="ignore", over="ignore"):
+                squared /= own[:, None]
+                squared /= self.sigma
+            squared[beyond] = np.inf
+        return squared
+
+
+@dataclass(frozen=True)
+class SparseGraph:
+    """Anchors kept by a predicate; stores what the predicate needs of each anchor."""
+
+    search: Any
+    kind: Literal["union", "mutual", "ball"]
+    measure: Array
+    k: int = 0  # of union and mutual
+    radii: Array | None = None  # squared, of union and mutual
+    radius: float = 0.0  # of a ball
+    local: int | None = None
+    sigma: Array | None = None
+    bridges: Array | None = None  # (count, 2) anchors joined whatever the predicate says
+    lists: Lists | None = field(repr=False, default=None)  # the anchors' own nearest, only until gram()
+
+    @property
+    def anchors(self) -> Array:
+        return self.search.distances.anchors
+
+    def gram(self, runner: Threads) -> csr_array:
+        """Squared distances of the kept pairs of anchors."""
+        lists = self._nearest_lists(self.anchors, runner) if self.lists is None else self.lists
+        if self.kind != "union" or lists is None:
+            return self._rows(self.anchors, lists, runner)
+        ptr, index = self._pattern(self._forward(lists, self.radii))
+        back_ptr, back = _compiled.transpose_pattern(ptr, index, len(self.anchors))
+        ptr, index = _compiled.union_rows(ptr, index, back_ptr, back)  # my k nearest, or I am among yours
+        return self._as_csr(self._measure(self.anchors, ptr, index, runner), self.anchors, self.sigma, runner)
+
+    @property
+    def row_entries(self) -> int:
+        """About how many entries a row takes on the way, for cutting blocks."""
+        return 64 if isinstance(self.search, neighbors.Tree) else len(self.anchors)
+
+    def emptied(self) -> SparseGraph:
+        """Without the anchors' own lists, which only ``gram`` needs."""
+        return replace(self, lists=None)
+
+    def cross(self, Z: Array) -> csr_array:
+        """Squared distances of each row of Z to the anchors it keeps."""
+        runner, beyond = Threads(1), self._beyond(Z)
+        if not beyond.any():
+            return self._rows(Z, self._nearest_lists(Z, runner), runner)
+        rows = np.where(beyond, 0, np.cumsum(~beyond))  # nothing is in reach of rows whose squares overflow
+        inside = self.cross(Z[~beyond]) if not beyond.all() else csr_array((0, len(self.anchors)))
+        counts = np.append(0, np.diff(inside.indptr))[rows]
+        ptr = np.append(0, np.cumsum(counts))
+        return csr_array((inside.data, inside.indices, ptr), shape=(len(Z), len(self.anchors)))
+
+    def nearest(self, Z: Array) -> Array:
+        """Index of the nearest anchor of each row."""
+        if self._beyond(Z).any():
+            return self.search.distances.nearest(Z)
+        lists = self.search.closest(Z, 1, Threads(1))
+        return lists.index[lists.ptr[:-1]]
+
+    @staticmethod
+    def _beyond(Z: Array) -> Array:
+        return np.abs(Z).max(axis=1) > 1e150
+
+    def _rows(self, Z: Array, lists: Lists | None, runner: Threads) -> csr_array:
+        radii, sigma = self._own(lists)
+        if self.kind == "ball":
+            kept = self._in_ball(Z, sigma, runner)
+        else:
+            assert lists is not None
+            assert self.radii is not None
+            kept = self._forward(lists, radii)
+            if self.kind == "mutual":
+                kept = kept.kept(kept.squared <= self.radii[kept.index])
+            else:
+                back = self.search.within(Z, np.ones(len(Z)), self._groups, runner)
+                back = back.kept(back.squared <= self.radii[back.index])
+                ptr, index = _compiled.union_rows(*self._pattern(kept), *self._pattern(back))
+                kept = self._measure(Z, ptr, index, runner)
+        return self._as_csr(kept, Z, sigma, runner)
+
+    def _nearest_lists(self, Z: Array, runner: Threads) -> Lists | None:
+        mass = max(self.k + 1 if self.radii is not None else 0, self.local or 0)
+        return _lists_of_mass(self.search, Z, self.measure, mass, runner) if mass else None
+
+    def _own(self, lists: Lists | None) -> tuple[Array | None, Array | None]:
+        """The points' own squared radii and local units, where the rule has them."""
+        if lists is None:
+            return None, None
+        radii = None if self.radii is None else _midway(lists, self.measure, self.k)
+        if self.sigma is None or self.local is None:
+            return radii, None
+        return radii, _floored(np.sqrt(_kth(lists, self.measure, self.local)), self.sigma)
+
+    def _in_ball(self, Z: Array, sigma: Array | None, runner: Threads) -> Lists:
+        if sigma is None or self.sigma is None:
+            lists = self.search.within(Z, np.full(len(Z), self.radius), None, runner)
+            return lists.kept(lists.squared <= self.radius**2)
+        lists = self.search.within(Z, self.radius * np.sqrt(sigma), self._groups, runner)
+        return lists.kept(lists.squared <= self.radius**2 * (sigma[lists.rows()] * self.sigma[lists.index]))
+
+    @cached_property
+    def _groups(self) -> Any:
+        reach = self.radii if self.kind == "union" else self.sigma
+        assert reach is not None
+        return self.search.grouped(np.sqrt(reach))
+
+    @staticmethod
+    def _forward(lists: Lists, radii: Array | None) -> Lists:
+        """Anchors within the point's own radius."""
+        assert radii is not None
+        return lists.kept(lists.squared <= np.repeat(radii, np.diff(lists.ptr)))
+
+    def _pattern(self, lists: Lists) -> tuple[Array, Array]:
+        """Pointers and columns, each row in increasing order of column (transposing twice sorts)."""
+        ptr, rows = _compiled.transpose_pattern(lists.ptr, lists.index, len(self.anchors))
+        return _compiled.transpose_pattern(ptr, rows, len(lists.ptr) - 1)
+
+    def _measure(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
+        return neighbors.measured(self.search.distances, Z, ptr, index, runner)
+
+    def _as_csr(self, lists: Lists, Z: Array, sigma: Array | None, runner: Threads) -> csr_array:
+        if self.bridges is not None:
+            lists = self._with_bridges(lists, Z, runner)
+        squared = lists.squared
+        if sigma is not None and self.sigma is not None:
+            squared = squared / (sigma[lists.rows()] * self.sigma[lists.index])
+        out = csr_array((squared, lists.index, lists.ptr), shape=(len(lists.ptr) - 1, len(self.anchors)))
+        out.sort_indices()
+        return out
+
+    def _with_bridges(self, lists: Lists, Z: Array, runner: Threads) -> Lists:
+        """A point in the place of one end of a bridge has an edge to the anchor at the other end."""
+        assert self.bridges is not None
+        here = lists.kept(lists.squared == 0)
+        ends = np.vstack([self.bridges, self.bridges[:, ::-1]])
+        match = csr_array((np.ones(len(ends)), ends.T), shape=(len(self.anchors),) * 2)
+        at = csr_array((np.ones(len(here.index)), here.index, here.ptr), shape=(len(Z), len(self.anchors)))
+        extra = at @ match
+        extra.sort_indices()
+        ptr, index = _compiled.union_rows(
+            *self._pattern(lists), extra.indptr.astype(np.int64), extra.indices.astype(np.int64)
+        )
+        return self._measure(Z, ptr, index, runner)
+
+
+def draw(edges: Any, found: Any, kernel: Any, runner: Threads) -> Any:
+    """The fitted graph of a specification, once the kernel (and so epsilon) is known."""
+    if isinstance(edges, AllPairs):
+        sigma = None if edges.local is None else _scale(found.squared, found.measure, edges.local, None)
+        return DenseGraph(found.distances, found.measure, found.squared, edges.local, sigma)
+    measure = found.measure
+    nearby = isinstance(edges, Union | Mutual)
+    if nearby:
+        _check_k(edges.k, measure)
+    mass = max(edges.k + 1 if nearby else 0, edges.local or 0)
+    lists = _lists_of_mass(found.search, found.distances.anchors, measure, mass, runner) if mass else None
+    sigma = None
+    if edges.local is not None and lists is not None:
+        sigma = _floored(np.sqrt(_kth(lists, measure, edges.local)), None)
+    if nearby and lists is not None:
+        radii = _midway(lists, measure, edges.k)
+        kind: Any = "union" if isinstance(edges, Union) else "mutual"
+        return SparseGraph(found.search, kind, measure, edges.k, radii, 0.0, edges.local, sigma, None, lists)
+    radius = edges.radius if isinstance(edges, Ball) else kernel.reach(edges.eta)
+    if radius == "auto":
+        radius = _connecting_radius(found, sigma, runner)
+    return SparseGraph(found.search, "ball", measure, 0, None, float(radius), edges.local, sigma, None, lists)
+
+
+def _check_k(k: int, measure: Array) -> None:
+    if k >= measure.sum():
+        raise ValueError(
+            f"n_neighbors={k} must be smaller than the number of anchors, n = {measure.sum():g}. Lower it, or pass "
+            "n_neighbors=None to keep every pair."
+        )
+
+
+def _connecting_radius(found: SearchSurvey, sigma: Array | None, runner: Threads) -> float:
+    """The least radius at which 95 % of the points have mass 3 beside themselves, in local units if there are any."""
+    measure, mass = found.measure, 4.0
+    while True:
+        lists = _lists_of_mass(found.search, found.distances.anchors, measure, 2 * mass, runner)
+        if sigma is not None:
+            scaled = lists.squared / (sigma[lists.rows()] * sigma[lists.index])
+            order = np.lexsort((scaled, lists.rows()))
+            lists = Lists(lists.ptr, lists.index[order], scaled[order])
+        squared = _kth(lists, measure, mass)
+        order = np.argsort(squared)
+        level = np.searchsorted(np.cumsum(measure[order]), 0.95 * measure.sum() * (1 - 1e-12))
+        radius = float(np.sqrt(squared[order[level]]))
+        if radius > 0 or mass >= measure.sum():
+            return radius * (1 + 1e-6)
+        mass *= 2  # mostly copies
+
+
+# -- small tools ---------------------------------------------------------------------------
+
+
+def _lists_of_mass(search: Search, Z: Array, measure: Array, mass: float, runner: Threads) -> Lists:
+    """Nearest anchors of each row, enough of them to hold ``mass``."""
+    k = min(len(measure), int(np.ceil(mass)))
+    lists = search.closest(Z, k, runner)
+    while k < len(measure) and _mass_held(lists, measure).min() < min(mass, measure.sum()) * (1 - 1e-12):
+        k = min(len(measure), 2 * k)
+        lists = search.closest(Z, k, runner)
+    return lists
+
+
+def _mass_held(lists: Lists, measure: Array) -> Array:
+    return np.add.reduceat(measure[lists.index], lists.ptr[:-1])
+
+
+def _kth(lists: Lists, measure: Array, mass: float) -> Array:
+    """Squared distance at which the mass is reached (lists are nearest first)."""
+    held = np.cumsum(measure[lists.index])
+    before = np.append(0.0, held)[lists.ptr[:-1]]
+    level = np.repeat(before, np.diff(lists.ptr)) + mass * (1 - 1e-12)
+    reached = held >= level
+    position = np.arange(len(held))
+    first = np.minimum.reduceat(np.where(reached, position, len(held)), lists.ptr[:-1])
+    return lists.squared[np.minimum(first, lists.ptr[1:] - 1)]
+
+
+def _midway(lists: Lists, measure: Array, k: int) -> Array:
+    """Squared radius midway between the k-th and the (k+1)-th distance."""
+    inner, outer = (np.sqrt(_kth(lists, measure, mass)) for mass in (k, k + 1))
+    return np.where(inner == outer, _kth(lists, measure, k), np.square((inner + outer) / 2))
+
+
+def _median_length(squared: Array, measure: Array) -> float:
+    order = np.argsort(squared)
+    half = np.searchsorted(np.cumsum(measure[order]), measure.sum() / 2 * (1 - 1e-12))
+    return float(np.sqrt(squared[order[half]]))
+
+
+def _pairs(squared: Array, measure: Array) -> tuple[Array, Array]:
+    upper = np.triu_indices(len(squared), 1)
+    values, weights = squared[upper], (measure[:, None] * measure)[upper]
+    copies = np.maximum(measure * (measure - 1) / 2, 0)
+    if copies.any():
+        values, weights = np.append(values, 0.0), np.append(weights, copies.sum())
+    return values, weights
+
+
+def _scale(squared: Array, measure: Array, k: int, training: Array | None) -> Array:
+    """Local unit of each row of a dense table: the distance at which mass k is reached, floored."""
+    return _floored(np.sqrt(_table_kth(squared, measure, k)), training)
+
+
+def _table_kth(squared: Array, measure: Array, mass: float) -> Array:
+    """Squared distance at which each row of a dense table reaches the mass."""
+    if np.all(measure == 1):
+        at = int(min(mass, squared.shape[1])) - 1
+        return np.partition(squared, at, axis=1)[:, at]
+    order = np.argsort(squared, axis=1, kind="stable")
+    reached = np.cumsum(measure[order], axis=1) >= mass * (1 - 1e-12)
+    first = np.where(reached[:, -1], reached.argmax(axis=1), squared.shape[1] - 1)
+    return np.take_along_axis(squared, order, axis=1)[np.arange(len(squared)), first]
+
+
+def _floored(sigma: Array, training: Array | None) -> Array:
+    """Keep local units off zero (many copies): no less than a millionth of the typical one."""
+    known = sigma if training is None else training
+    positive = known[known > 0]
+    floor = 1e-6 * float(np.median(positive)) if len(positive) else 1.0
+    return np.maximum(sigma, floor)
