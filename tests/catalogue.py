@@ -59,6 +59,10 @@ def cloud(seed: int, kind: str = "plain", rows: int = 40, features: int = 3) -> 
         X *= 1e-60
     elif kind == "huge":
         X = X * 1e60 + 1e60
+    elif kind == "tenths":  # a grid whose steps floating point cannot hold: ties differ by rounding
+        X = rng.integers(0, 4, (rows, max(2, features))) * 0.1 + 0.3
+    elif kind == "few":  # many copies of few points
+        X = X[rng.integers(0, 12, rows)]
     elif kind == "grid":
         X = rng.integers(0, 4, (rows, max(2, features))).astype(float)
     X.flags.writeable = False

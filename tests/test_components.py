@@ -4,11 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from catalogue import quietly
-from outfold import DiffusionMaps, components
+from outfold import DiffusionMaps, components, graphs, solvers
+from outfold.distances import Metric
 from outfold.exceptions import SpectrumWarning
+from outfold.normalizations import Markov
+from outfold.sources import Threads
 
 
 def blobs(sizes, spread=1e6, seed=0):
@@ -91,3 +95,100 @@ def test_a_tiny_eigenvalue_is_told_when_it_is_divided_by():
     X = np.random.default_rng(0).normal(size=(100, 2))
     with pytest.warns(SpectrumWarning, match="magnifies rounding"):
         DiffusionMaps(40, epsilon=3.0, t=0).fit(X)
+
+
+SIZES = [60, 55, 52, 50, 48, 46, 44, 42, 40, 38]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ten_far_blobs_on_a_sparse_graph(seed):
+    X = blobs(SIZES, seed=seed)
+    solver = ("lanczos", "shift_invert", "lobpcg", "dense")[seed % 4]
+    maps = quietly(DiffusionMaps(12, n_neighbors=8, solver=solver).fit, X)
+    assert maps.report_.components == maps.report_.multiplicity == 10
+    assert (maps.eigenvalues_[:9] == 1).all()
+    assert maps.eigenvalues_[9] < 1 - 1e-6
+    np.testing.assert_allclose(maps.transform(X), maps.embedding_, atol=1e-9 if solver != "lobpcg" else 1e-4)
+
+
+def chained(seed, weight):
+    """Ten blobs as a sparse affinity, each tied to the next by one edge of the given weight."""
+    X = blobs(SIZES, seed=seed)
+    found = graphs.survey(graphs.Union(8), Metric(), X, np.ones(len(X)), Threads(1))
+    W = graphs.draw(graphs.Union(8), found, None, Threads(1)).gram(Threads(1))
+    W.data = np.exp(-W.data / 0.4)
+    starts = np.cumsum([0, *SIZES[:-1]])
+    ties = csr_array((np.full(9, weight), (starts[:-1], starts[1:])), shape=W.shape)
+    return csr_array(W + ties + ties.T)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ten_blobs_joined_by_edges_of_rounding_size_keep_their_count(seed):
+    W = chained(seed, 1e-14)
+    for solver in (solvers.Lanczos(), solvers.ShiftInvert(), solvers.Dense()):
+        operator = Markov(1.0).fit(W.copy(), np.ones(W.shape[0]))
+        assert operator.parts.count == 1
+        spectrum = solvers.solve(operator, solver, 13)
+        assert (spectrum.values > 1 - 1e-8).sum() == 10, type(solver).__name__
+        assert spectrum.residuals.max() < 1e-10
+
+
+@pytest.mark.parametrize("weight", [1e-6, 1e-9, 1e-11])
+def test_weak_ties_are_resolved_by_every_solver(weight):
+    W = chained(0, weight)
+    truth = np.linalg.eigvalsh(Markov(0.0).fit(W.toarray(), np.ones(W.shape[0])).matrix)[::-1]
+    for solver in (solvers.Lanczos(), solvers.ShiftInvert(), solvers.Dense()):
+        operator = Markov(0.0).fit(W.copy(), np.ones(W.shape[0]))
+        np.testing.assert_allclose(solvers.solve(operator, solver, 13).values, truth[:13], atol=1e-12)
+
+
+def two_clusters():
+    rng = np.random.default_rng(0)
+    return np.vstack([rng.uniform(size=(80, 2)), rng.uniform(size=(50, 2)) + np.array([3.0, 0.0])])
+
+
+def test_policy_error_names_sizes_and_ways_out():
+    with pytest.raises(ValueError, match=r"2 components \(sizes 80, 50\).*n_neighbors.*'largest' or 'join'"):
+        DiffusionMaps(n_neighbors=6, components="error").fit(two_clusters())
+    DiffusionMaps(n_neighbors=6, components="error").fit(two_clusters()[:80])
+
+
+def test_policy_largest_embeds_it_and_extends_to_the_rest():
+    X = two_clusters()
+    maps = DiffusionMaps(2, n_neighbors=6, components="largest").fit(X)
+    alone = DiffusionMaps(2, n_neighbors=6).fit(X[:80])
+    np.testing.assert_allclose(maps.eigenvalues_, alone.eigenvalues_, atol=1e-12)
+    np.testing.assert_allclose(maps.embedding_[:80], alone.embedding_, atol=1e-10)
+    np.testing.assert_allclose(maps.embedding_[80:], quietly(alone.transform, X[80:]), atol=1e-10)
+    assert maps.report_.n_anchors == 80
+    assert maps.landmark_indices_.max() == 79
+
+
+@pytest.mark.parametrize("search", ["tree", "brute"])
+def test_policy_join_adds_the_shortest_bridge(search):
+    X = np.vstack([two_clusters(), two_clusters()[:3]])
+    rule = graphs.Union(6, search=search)
+    maps = DiffusionMaps(2, n_neighbors=rule, components="join").fit(X)
+    apart = quietly(DiffusionMaps(2, n_neighbors=rule).fit, X)
+    assert apart.report_.components == 2
+    assert maps.report_.components == 1
+    graph = maps.model_.rule.geometry
+    ends = graph.bridges.nonzero()
+    a, b = graph.anchors[ends[0][0]], graph.anchors[ends[1][0]]
+    shortest = min(np.linalg.norm(p - q) for p in X[:80] for q in X[80:130])
+    assert np.linalg.norm(a - b) == pytest.approx(shortest)
+    np.testing.assert_allclose(maps.transform(X[::-1]), maps.embedding_[::-1], atol=1e-10)
+
+
+def test_join_refuses_what_it_cannot_do():
+    with pytest.raises(ValueError, match="dense"):
+        DiffusionMaps(epsilon=1e-4, n_neighbors=None, components="join").fit(two_clusters())
+    scattered = np.repeat(np.arange(300.0), 3)[:, None] ** 2 * 10
+    with pytest.raises(ValueError, match="more than 100"):
+        DiffusionMaps(n_neighbors=2, components="join").fit(scattered)
+
+
+def test_bridges_by_any_metric():
+    X = two_clusters()
+    maps = DiffusionMaps(2, n_neighbors=6, metric="cityblock", components="join").fit(X)
+    assert maps.report_.components == 1

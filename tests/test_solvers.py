@@ -170,3 +170,71 @@ def test_verbose_shows_progress_on_stderr_only_when_it_takes_long(capsys, monkey
     monkeypatch.setattr(tqdm, "tqdm", lambda *a, **k: slow(*a, **{**k, "delay": 0, "mininterval": 0}))
     DiffusionMaps(verbose=True).fit(np.random.default_rng(0).normal(size=(1500, 2)))
     assert "distances" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "shift_invert", "lobpcg"])
+@pytest.mark.parametrize(
+    "method",
+    [DiffusionMaps(6, n_neighbors=16), LaplacianEigenmaps(6, n_neighbors=16, laplacian="unnormalized")],
+    ids=["P", "L"],
+)
+def test_sparse_solvers_agree_with_lapack(solver, method):
+    sheet = np.random.default_rng(0).uniform(size=(1500, 2)) * [3, 1]
+    dense = method.set_params(solver="dense").fit(sheet)
+    values, embedding = dense.eigenvalues_, dense.embedding_
+    sparse = method.set_params(solver=solver).fit(sheet)
+    assert sparse.report_.solver == solver.replace("_", "")
+    gone = 1 - values if isinstance(method, DiffusionMaps) else values
+    np.testing.assert_allclose(sparse.eigenvalues_, values, atol=1e-8 * gone.max())
+    np.testing.assert_allclose(sparse.embedding_, embedding, atol=1e-3)
+    assert sparse.report_.residual < 2e-5
+
+
+def test_shift_invert_on_a_dense_kernel():
+    for method in (DiffusionMaps(4), LaplacianEigenmaps(4, laplacian="unnormalized")):
+        values = method.set_params(solver="dense").fit(X).eigenvalues_
+        found = method.set_params(solver="shift_invert").fit(X).eigenvalues_
+        np.testing.assert_allclose(found, values, atol=1e-9 * max(1, values.max()))
+    with pytest.raises(ValueError, match="sparse graphs"):
+        DiffusionMaps(solver="lobpcg", n_neighbors=None).fit(X)
+
+
+def test_auto_decides_sparse_problems_by_how_crowded_the_top_is(monkeypatch):
+    sheet = np.random.default_rng(0).uniform(size=(3000, 2))
+    ball = np.random.default_rng(0).normal(size=(3000, 12))
+    small = solvers.Auto(dense_up_to=100, lanczos_up_to=200)
+    maps = DiffusionMaps(3, n_neighbors=12, solver=small).fit(sheet)
+    assert maps.report_.solver == "lobpcg"
+    assert "crowd" in maps.report_.solver_why
+    assert DiffusionMaps(3, n_neighbors=12, solver=small).fit(ball).report_.solver == "lanczos"
+
+
+def test_every_solver_failing_is_an_error_with_what_was_found(monkeypatch):
+    class Stuck:
+        complete = False
+
+        def start(self, operator):
+            raise ConvergenceError("stuck", "a partial result")
+
+    monkeypatch.setattr(solvers.Auto, "instead", lambda self, solver, operator: [Stuck()])
+    with pytest.raises(ConvergenceError, match="No solver converged") as caught:
+        DiffusionMaps(3, solver=Stuck()).fit(X)
+    assert caught.value.partial == "a partial result"
+
+
+def test_lobpcg_out_of_iterations_keeps_its_pairs():
+    sheet = np.random.default_rng(0).uniform(size=(1500, 2))
+    from outfold import graphs
+    from outfold.distances import Metric
+    from outfold.normalizations import Markov
+
+    found = graphs.survey(graphs.Union(12), Metric(), sheet, np.ones(1500), Threads(1))
+    W = graphs.draw(graphs.Union(12), found, None, Threads(1)).gram(Threads(1))
+    W.data = np.exp(-W.data / np.median(W.data))
+    operator = Markov(1.0).fit(W, np.ones(1500))
+    session = solvers.Lobpcg(max_iterations=1).start(operator)
+    with pytest.raises(ConvergenceError, match="after 1 iterations") as caught:
+        session.top(operator.trivial(1), 5)
+    values, vectors = caught.value.partial
+    assert values.shape == (5,)
+    assert vectors.shape == (1500, 5)

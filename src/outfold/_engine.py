@@ -123,8 +123,10 @@ def _fit(X: Array, recipe: Recipe, anchors: Anchors, measure: Array, runner: Thr
         if operator.parts.count > 1 and recipe.components != "warn":
             if recipe.components == "largest":
                 return _fit(X, replace(recipe, components="warn"), _largest(anchors, operator), measure, runner)
-            graph = _joined(graph, operator, recipe, anchors)
+            graph = _joined(graph, operator, recipe, runner)
             graph, operator, reference, degree = _operator(graph, kernel, recipe, anchors, runner)
+        if recipe.metric is not None:
+            operator = replace(operator, smooth=anchors.points[:, :16])
         spectrum, kept = _select(operator, recipe)
         kept = _within_rank(operator, spectrum, kept, recipe)
         eigenvalues = recipe.normalization.eigenvalues(spectrum.values[kept])
@@ -184,7 +186,7 @@ def _largest(anchors: Anchors, operator: Operator) -> Anchors:
     return anchors.at(np.flatnonzero(operator.parts.labels == held.argmax()))
 
 
-def _joined(graph: Any, operator: Operator, recipe: Recipe, anchors: Anchors) -> Any:
+def _joined(graph: Any, operator: Operator, recipe: Recipe, runner: Threads) -> Any:
     """The graph with the shortest bridges between its components, or an error if that is the policy."""
     parts = operator.parts
     sizes = ", ".join(map(str, np.sort(parts.sizes)[::-1][:5])) + (", ..." if parts.count > 5 else "")
@@ -199,7 +201,8 @@ def _joined(graph: Any, operator: Operator, recipe: Recipe, anchors: Anchors) ->
             f"{told}, and it is dense: they are too far apart for epsilon, and no bridge would weigh anything. Raise "
             "epsilon, or pass n_neighbors with components='join'."
         )
-    return replace(graph, bridges=components.bridges(parts, graph.search.distances))
+    pairs = components.bridges(parts, graph.search.distances)
+    return graphs.with_bridges(graph, graph.gram(runner), pairs)
 
 
 def _check_count(wanted: Any, n: int) -> None:

@@ -82,7 +82,9 @@ def stages(estimator: Any) -> dict[str, Any]:
         edges: Any = graphs.AllPairs()
         metric = None
     else:
-        spec = kernels.Gaussian(bandwidths.Fixed(math.inf) if kernel == "continuous_knn" else rule)
+        spec = kernels.Gaussian(
+            bandwidths.Fixed(math.inf) if kernel == "continuous_knn" else rule, 0.5 if local else None
+        )
         edges = edge_rule(estimator.n_neighbors, estimator.threshold, kernel, local)
         metric = metric if isinstance(metric, distances.Metric) else distances.Metric(metric)
     if isinstance(edges, graphs.AllPairs) and rule == bandwidths.Fixed(math.inf):

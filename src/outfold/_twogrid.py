@@ -18,6 +18,7 @@ from scipy.sparse import csc_array, csr_array, eye_array
 from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
 from . import _compiled
+from .exceptions import ConvergenceError
 from .normalizations import Operator
 
 Array = NDArray[Any]
@@ -42,13 +43,25 @@ class TwoGrid:
         strengths = np.abs(S.data)
         least = float(np.median(strengths)) if len(strengths) else 0.0
         labels, count = _compiled.aggregate(S.indptr, S.indices, S.data, least)
-        flat = csr_array((np.sqrt(operator.stationary), labels, np.arange(n + 1)), shape=(n, count))
+        root = np.sqrt(operator.stationary)
+        root /= np.sqrt(np.bincount(labels, weights=operator.stationary, minlength=count))[labels]  # unit columns
+        flat = csr_array((root, labels, np.arange(n + 1)), shape=(n, count))
         A = operator.top * eye_array(n, format="csr") - S
         carry = csr_array(flat - (A @ flat).multiply(relax))
+        if carry.nnz > 40 * n:
+            raise ConvergenceError(
+                f"The coarse grid of a {n} x {n} operator is too dense ({carry.nnz / n:.0f} cells meet at a point)."
+            )
         back = csr_array(carry.T)
         mass, coarse = csc_array(back @ carry), csc_array(back @ (A @ carry))
         shift = 1e-9 * operator.spread
-        return cls(operator, relax, carry, back, mass, coarse, splu(coarse + shift * mass))
+        try:
+            solver = splu(csc_array(coarse + shift * mass))
+        except RuntimeError as error:  # SuperLU: exactly singular
+            raise ConvergenceError(
+                f"The coarse grid of a {n} x {n} operator cannot be factorised ({error})."
+            ) from error
+        return cls(operator, relax, carry, back, mass, coarse, solver)
 
     def apply(self, V: Array) -> Array:
         """A V."""

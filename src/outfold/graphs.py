@@ -153,7 +153,9 @@ class SearchSurvey:
     def radius(self, k: float) -> float:
         """As ``DenseSurvey.radius``, over the sample."""
         rows = self.sample
-        lists = _lists_of_mass(self.search, self.distances.anchors[rows], self.measure, k + 1, self.runner)
+        lists = _lists_of_mass(
+            neighbors.of_any_k(self.search), self.distances.anchors[rows], self.measure, k + 1, self.runner
+        )
         return _median_length(_kth(lists, self.measure, k + 1), self.measure[rows])
 
     def pairs(self) -> tuple[Array, Array]:
@@ -169,7 +171,8 @@ def survey(edges: Any, metric: Any, points: Array, measure: Array, runner: Threa
     if isinstance(edges, AllPairs):
         return DenseSurvey(distances, distances.gram(runner), measure)
     widest = max(2.0, edges.k / 4) if isinstance(edges, Union | Mutual) else np.inf
-    return SearchSurvey(neighbors.build(distances, edges.search), measure, runner, widest)
+    search = neighbors.build(distances, edges.search)
+    return SearchSurvey(search, measure, runner, widest)
 
 
 # -- fitted graphs -------------------------------------------------------------------------
@@ -184,6 +187,7 @@ class DenseGraph:
     table: Array | None = field(repr=False, default=None)  # the anchors' own, handed over by the first gram()
     local: int | None = None
     sigma: Array | None = None
+    floor: float = 0.0  # of local units
 
     @property
     def anchors(self) -> Array:
@@ -199,7 +203,9 @@ class DenseGraph:
 
     def cross(self, Z: Array) -> Array:
         squared = self.distances.cross(Z)
-        own = None if self.sigma is None else _scale(squared, self.measure, self.local or 1, self.sigma)
+        if self.sigma is None or self.local is None:
+            return squared
+        own = np.maximum(np.sqrt(_table_kth(squared, self.measure, self.local)), self.floor)
         return self._in_local_units(squared, own)
 
     def nearest(self, Z: Array) -> Array:
@@ -227,7 +233,8 @@ class SparseGraph:
     radius: float = 0.0  # of a ball
     local: int | None = None
     sigma: Array | None = None
-    bridges: Array | None = None  # (count, 2) anchors joined whatever the predicate says
+    floor: float = 0.0  # of local units
+    bridges: Any = None  # CSR: anchors joined whatever the predicate says, with the squared length counted
     lists: Lists | None = field(repr=False, default=None)  # the anchors' own nearest, only until gram()
 
     @property
@@ -303,7 +310,7 @@ class SparseGraph:
         radii = None if self.radii is None else _midway(lists, self.measure, self.k)
         if self.sigma is None or self.local is None:
             return radii, None
-        return radii, _floored(np.sqrt(_kth(lists, self.measure, self.local)), self.sigma)
+        return radii, np.maximum(np.sqrt(_kth(lists, self.measure, self.local)), self.floor)
 
     def _in_ball(self, Z: Array, sigma: Array | None, runner: Threads) -> Lists:
         if sigma is None or self.sigma is None:
@@ -333,52 +340,78 @@ class SparseGraph:
         return neighbors.measured(self.search.distances, Z, ptr, index, runner)
 
     def _as_csr(self, lists: Lists, Z: Array, sigma: Array | None, runner: Threads) -> csr_array:
-        if self.bridges is not None:
-            lists = self._with_bridges(lists, Z, runner)
+        across = None if self.bridges is None else self._bridged(lists)
+        if across is not None:
+            more = (part.astype(np.int64) for part in (across.indptr, across.indices))
+            ptr, index = _compiled.union_rows(*self._pattern(lists), *more)
+            lists = self._measure(Z, ptr, index, runner)
         squared = lists.squared
         if sigma is not None and self.sigma is not None:
             squared = squared / (sigma[lists.rows()] * self.sigma[lists.index])
         out = csr_array((squared, lists.index, lists.ptr), shape=(len(lists.ptr) - 1, len(self.anchors)))
         out.sort_indices()
+        if across is not None:
+            rows = np.repeat(np.arange(len(Z)), np.diff(across.indptr))
+            for row, column, length in zip(rows, across.indices, across.data):
+                row_columns = out.indices[out.indptr[row] : out.indptr[row + 1]]
+                at = out.indptr[row] + np.searchsorted(row_columns, column)
+                out.data[at] = min(out.data[at], length)
         return out
 
-    def _with_bridges(self, lists: Lists, Z: Array, runner: Threads) -> Lists:
-        """A point in the place of one end of a bridge has an edge to the anchor at the other end."""
-        assert self.bridges is not None
+    def _bridged(self, lists: Lists) -> csr_array | None:
+        """Bridges of the points that stand in the place of an anchor with one."""
         here = lists.kept(lists.squared == 0)
-        ends = np.vstack([self.bridges, self.bridges[:, ::-1]])
-        match = csr_array((np.ones(len(ends)), ends.T), shape=(len(self.anchors),) * 2)
-        at = csr_array((np.ones(len(here.index)), here.index, here.ptr), shape=(len(Z), len(self.anchors)))
-        extra = at @ match
-        extra.sort_indices()
-        ptr, index = _compiled.union_rows(
-            *self._pattern(lists), extra.indptr.astype(np.int64), extra.indices.astype(np.int64)
-        )
-        return self._measure(Z, ptr, index, runner)
+        at = csr_array((np.ones(len(here.index)), here.index, here.ptr), shape=(len(lists.ptr) - 1, len(self.anchors)))
+        joined = at @ self.bridges
+        if joined.nnz == 0:
+            return None
+        ones = csr_array((np.ones(self.bridges.nnz), self.bridges.indices, self.bridges.indptr), self.bridges.shape)
+        copies = at @ ones  # anchors in one place have the same bridges: take their mean
+        for part in (joined, copies):
+            part.sort_indices()
+        joined.data /= copies.data
+        return joined
+
+
+def with_bridges(graph: SparseGraph, gram: Any, pairs: Array) -> SparseGraph:
+    """The graph with more edges, each as long as counts: no longer than the longest edge at its ends."""
+    longest = np.maximum.reduceat(gram.data, gram.indptr[:-1])
+    typical = float(np.median(gram.data[gram.data > 0])) if (gram.data > 0).any() else 1.0
+    length = np.maximum(longest[pairs[:, 0]], longest[pairs[:, 1]])
+    length = np.where(length > 0, length, typical)
+    ends = np.vstack([pairs, pairs[:, ::-1]]).T
+    bridges = csr_array((np.append(length, length), ends), shape=(len(graph.anchors),) * 2)
+    return replace(graph, bridges=bridges)
 
 
 def draw(edges: Any, found: Any, kernel: Any, runner: Threads) -> Any:
     """The fitted graph of a specification, once the kernel (and so epsilon) is known."""
     if isinstance(edges, AllPairs):
-        sigma = None if edges.local is None else _scale(found.squared, found.measure, edges.local, None)
-        return DenseGraph(found.distances, found.measure, found.squared, edges.local, sigma)
+        if edges.local is None:
+            return DenseGraph(found.distances, found.measure, found.squared)
+        sigma = np.sqrt(_table_kth(found.squared, found.measure, edges.local))
+        floor = _unit_floor(sigma)
+        unit = np.maximum(sigma, floor)
+        return DenseGraph(found.distances, found.measure, found.squared, edges.local, unit, floor)
     measure = found.measure
     nearby = isinstance(edges, Union | Mutual)
     if nearby:
         _check_k(edges.k, measure)
     mass = max(edges.k + 1 if nearby else 0, edges.local or 0)
     lists = _lists_of_mass(found.search, found.distances.anchors, measure, mass, runner) if mass else None
-    sigma = None
+    local: dict[str, Any] = {}
     if edges.local is not None and lists is not None:
-        sigma = _floored(np.sqrt(_kth(lists, measure, edges.local)), None)
+        sigma = np.sqrt(_kth(lists, measure, edges.local))
+        floor = _unit_floor(sigma)
+        local = {"local": edges.local, "sigma": np.maximum(sigma, floor), "floor": floor}
     if nearby and lists is not None:
         radii = _midway(lists, measure, edges.k)
         kind: Any = "union" if isinstance(edges, Union) else "mutual"
-        return SparseGraph(found.search, kind, measure, edges.k, radii, 0.0, edges.local, sigma, None, lists)
+        return SparseGraph(found.search, kind, measure, edges.k, radii, lists=lists, **local)
     radius = edges.radius if isinstance(edges, Ball) else kernel.reach(edges.eta)
     if radius == "auto":
-        radius = _connecting_radius(found, sigma, runner)
-    return SparseGraph(found.search, "ball", measure, 0, None, float(radius), edges.local, sigma, None, lists)
+        radius = _connecting_radius(found, local.get("sigma"), runner)
+    return SparseGraph(found.search, "ball", measure, radius=float(radius), lists=lists, **local)
 
 
 def _check_k(k: int, measure: Array) -> None:
@@ -394,6 +427,7 @@ def _connecting_radius(found: SearchSurvey, sigma: Array | None, runner: Threads
     measure, mass = found.measure, 4.0
     while True:
         lists = _lists_of_mass(found.search, found.distances.anchors, measure, 2 * mass, runner)
+        lists = lists.kept(lists.squared <= np.repeat(_kth(lists, measure, 2 * mass), np.diff(lists.ptr)))
         if sigma is not None:
             scaled = lists.squared / (sigma[lists.rows()] * sigma[lists.index])
             order = np.lexsort((scaled, lists.rows()))
@@ -456,11 +490,6 @@ def _pairs(squared: Array, measure: Array) -> tuple[Array, Array]:
     return values, weights
 
 
-def _scale(squared: Array, measure: Array, k: int, training: Array | None) -> Array:
-    """Local unit of each row of a dense table: the distance at which mass k is reached, floored."""
-    return _floored(np.sqrt(_table_kth(squared, measure, k)), training)
-
-
 def _table_kth(squared: Array, measure: Array, mass: float) -> Array:
     """Squared distance at which each row of a dense table reaches the mass."""
     if np.all(measure == 1):
@@ -472,9 +501,7 @@ def _table_kth(squared: Array, measure: Array, mass: float) -> Array:
     return np.take_along_axis(squared, order, axis=1)[np.arange(len(squared)), first]
 
 
-def _floored(sigma: Array, training: Array | None) -> Array:
-    """Keep local units off zero (many copies): no less than a millionth of the typical one."""
-    known = sigma if training is None else training
-    positive = known[known > 0]
-    floor = 1e-6 * float(np.median(positive)) if len(positive) else 1.0
-    return np.maximum(sigma, floor)
+def _unit_floor(sigma: Array) -> float:
+    """Local units are kept off zero (many copies): no less than a millionth of the typical one."""
+    positive = sigma[sigma > 0]
+    return 1e-6 * float(np.median(positive)) if len(positive) else 1.0

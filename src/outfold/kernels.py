@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .bandwidths import Bandwidth, Fixed
+from .bandwidths import Bandwidth, Fixed, Neighbor
 
 Array = NDArray[Any]
 
@@ -47,12 +47,13 @@ class Gaussian:
     """
 
     rule: Any  # a bandwidth rule
+    witness: float | None = None  # epsilon by which support is judged where the kernel's own is infinite
 
     def fit(self, survey: Any) -> GaussianKernel:
         bandwidth = self.rule.bandwidth(survey)
         if np.isfinite(bandwidth.epsilon):
             return GaussianKernel(bandwidth)
-        return GaussianKernel(bandwidth, survey.radius(min(8.0, survey.measure.sum() / 2)) ** 2)
+        return GaussianKernel(bandwidth, self.witness or Neighbor(8).bandwidth(survey).epsilon)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class GaussianKernel:
     def witness(self, measured: Array) -> Array | None:
         if self.witness_epsilon is None:
             return None
-        return np.exp(measured * (-0.5 / max(self.witness_epsilon, np.finfo(float).tiny)))
+        return np.exp(measured * (-0.5 / self.witness_epsilon))
 
     def reach(self, eta: float) -> float:
         """The distance at which the weight falls to eta."""

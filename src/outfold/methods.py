@@ -54,7 +54,8 @@ class DiffusionMaps(SpectralEstimator):
         Solve on these points only (a count, a fraction, or the points) and extend to the rest.
     components : "warn", "error", "largest" or "join"
         If the graph falls apart: contrasts between its components become the first coordinates; raise; embed
-        the largest and extend to the rest; join them by the shortest bridges.
+        the largest and extend to the rest; join them by the shortest bridges (each weighs what the longest
+        edge at its ends does).
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
     random_state : int, RandomState or None
         Seeds the choice of landmarks; nothing else is random.

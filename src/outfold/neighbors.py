@@ -24,6 +24,7 @@ Array = NDArray[Any]
 
 TREE_FEATURES = 10  # up to here a KD-tree beats going through all pairs
 SLOW_SECONDS = 20.0  # an exact search estimated to take longer uses faiss, or says so
+FLAT_WORK = 2e12  # n^2 features up to which faiss goes through all pairs
 PAIR_FLOPS = 8e9  # of one core going through all pairs, for the estimate
 
 
@@ -74,8 +75,7 @@ def squared_pairs(Z: Array, X: Array, ptr: Array, index: Array, runner: Threads)
     def fill(block: slice) -> None:
         _compiled.squared_pairs(Z, X, ptr, index, out, block.start, block.stop)
 
-    for _ in runner.map(fill, row_blocks(len(Z), 8 * (1 + len(index) // max(1, len(Z)))), "distances"):
-        pass
+    runner.run(fill, row_blocks(len(Z), 8 * (1 + len(index) // max(1, len(Z)))))
     return out
 
 
@@ -89,7 +89,11 @@ def measured(distances: Distances, Z: Array, ptr: Array, index: Array, runner: T
 def nearest_first(distances: Distances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
     """The same, each row in increasing order of distance."""
     lists = measured(distances, Z, ptr, index, runner)
-    _compiled.sort_rows(lists.ptr, lists.index, lists.squared, 0, len(Z))
+
+    def sort(block: slice) -> None:
+        _compiled.sort_rows(lists.ptr, lists.index, lists.squared, block.start, block.stop)
+
+    runner.run(sort, row_blocks(len(Z), 64))
     return lists
 
 
@@ -242,7 +246,7 @@ class Proposed:
 
     def closest(self, Z: Array, k: int, runner: Threads) -> Lists:
         n = len(self.distances.anchors)
-        index = np.sort(self.source.candidates(Z, min(n, k + 1)), axis=1)
+        index = np.sort(self.source.candidates(Z, min(n, k)), axis=1)
         ptr = np.arange(0, index.size + 1, index.shape[1])
         return nearest_first(self.distances, Z, ptr, np.ascontiguousarray(index.ravel(), dtype=np.int64), runner)
 
@@ -254,26 +258,30 @@ class Proposed:
 
 
 class FaissIndex:
-    """Approximate candidates from faiss: inverted lists over k-means cells, seeded."""
+    """Candidates from faiss, in float32: all pairs while that is quick, then inverted lists (k-means cells, seeded)."""
 
     def __init__(self, anchors: Array) -> None:
         import faiss
 
-        data = np.ascontiguousarray(anchors - anchors.mean(axis=0), dtype=np.float32)
         self.centre = anchors.mean(axis=0)
-        cells = int(max(1, min(4 * np.sqrt(len(data)), len(data) // 39)))
-        quantizer = faiss.IndexFlatL2(data.shape[1])
-        self.index = faiss.IndexIVFFlat(quantizer, data.shape[1], cells)
-        self.index.cp.seed = 0
-        self.index.train(data)
+        data = np.ascontiguousarray(anchors - self.centre, dtype=np.float32)
+        n, features = data.shape
+        self.index: Any = faiss.IndexFlatL2(features)
+        if n * n * features > FLAT_WORK:
+            cells = int(4 * np.sqrt(n))
+            self.index = faiss.IndexIVFFlat(faiss.IndexFlatL2(features), features, cells)
+            self.index.cp.seed = 0
+            self.index.train(data)
+            self.index.nprobe = max(16, cells // 16)
         self.index.add(data)
-        self.index.nprobe = max(16, cells // 16)
 
     def candidates(self, Z: Array, k: int) -> Array:
-        found = self.index.search(np.ascontiguousarray(Z - self.centre, dtype=np.float32), k)[1]
-        if (found < 0).any():  # fewer than k in the cells looked at: look everywhere
+        """More than k, so that rounding to float32 loses none of them."""
+        rows = np.ascontiguousarray(Z - self.centre, dtype=np.float32)
+        found = self.index.search(rows, min(self.index.ntotal, k + 8))[1]
+        if (found < 0).any():  # too few in the cells looked at: look everywhere
             probes, self.index.nprobe = self.index.nprobe, self.index.nlist
-            found = self.index.search(np.ascontiguousarray(Z - self.centre, dtype=np.float32), k)[1]
+            found = self.index.search(rows, found.shape[1])[1]
             self.index.nprobe = probes
         return found
 
@@ -303,6 +311,12 @@ class TransformerIndex:
         graph = graph.tocsr()
         order = [np.argsort(graph.data[a:b])[:k] + a for a, b in zip(graph.indptr[:-1], graph.indptr[1:])]
         return graph.indices[np.array(order)]
+
+
+def of_any_k(search: Any) -> Search:
+    """A search that can be asked for any number of neighbours, which a transformer cannot."""
+    limited = isinstance(search, Proposed) and isinstance(search.source, TransformerIndex)
+    return Brute(search.distances) if limited else search
 
 
 def build(distances: Distances, search: Any) -> Search:

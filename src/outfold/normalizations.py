@@ -144,6 +144,7 @@ class Operator:
     parts: Components
     gain: Array
     mass: Array  # q = W m
+    smooth: Array | None = None  # (n, few): smooth functions, from which a solver may guess how crowded the top is
 
     @property
     def size(self) -> int:
@@ -169,12 +170,20 @@ class Operator:
         def fill(block: slice) -> None:
             _compiled.times_block(M.indptr, M.indices, M.data, V, out, block.start, block.stop)
 
-        for _ in Threads().map(fill, row_blocks(self.size, 16 * V.shape[1]), ""):
-            pass
+        Threads().run(fill, row_blocks(self.size, 16 * V.shape[1]))
         return out
 
     def diagonal(self) -> Array:
         return self.matrix.diagonal()
+
+    def crowding(self) -> float:
+        """A bound on the distance of the next eigenvalue from ``top``: the least Rayleigh quotient of ``smooth``."""
+        if self.smooth is None:
+            return self.spread
+        root = np.sqrt(self.stationary)[:, None]
+        V = (self.smooth - self.stationary @ self.smooth) * root
+        V = V[:, np.linalg.norm(V, axis=0) > 0]
+        return float((self.top - (V * self.matmat(V)).sum(axis=0) / (V * V).sum(axis=0)).min(initial=self.spread))
 
     @property
     def nbytes(self) -> int:

@@ -38,8 +38,11 @@ class Spectrum:
 class Session(Protocol):
     """A solver at work on one operator."""
 
-    def top(self, known: Array, count: int, tol: float | None = None) -> tuple[Array, Array]:
-        """The ``count`` largest eigenpairs orthogonal to the ``known`` ones, largest first."""
+    def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
+        """The ``count`` largest eigenpairs orthogonal to the ``known`` ones, largest first.
+
+        ``rough``: how far an eigenvalue may be off, where a rough answer will do.
+        """
         ...
 
 
@@ -57,7 +60,7 @@ class Dense:
 class _DenseSession:
     operator: Operator
 
-    def top(self, known: Array, count: int, tol: float | None = None) -> tuple[Array, Array]:
+    def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
         n = self.operator.size
         matrix = self.operator.matrix.toarray() if self.operator.sparse else self.operator.matrix
         deflated = matrix - (self.operator.spread * known) @ known.T
@@ -85,14 +88,15 @@ class _LanczosSession:
     tol: float
     max_iterations: int | None
 
-    def top(self, known: Array, count: int, tol: float | None = None) -> tuple[Array, Array]:
+    def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
         n, spread = self.operator.size, self.operator.spread
 
         def product(v: Array) -> Array:
             v = v.reshape(n, -1)
             return self.operator.matmat(v) - spread * (known @ (known.T @ v))
 
-        return _arpack(product, known, count, self.tol if tol is None else tol, self.max_iterations)
+        tol = self.tol if rough is None else rough / max(abs(self.operator.top), spread / 2)
+        return _arpack(product, known, count, tol, self.max_iterations)
 
 
 @dataclass(frozen=True)
@@ -120,13 +124,13 @@ class _InverseSession:
     operator: Operator
     solve: Any
 
-    def top(self, known: Array, count: int, tol: float | None = None) -> tuple[Array, Array]:
+    def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
         def product(v: Array) -> Array:
             v = v.reshape(self.operator.size, -1)
             v = self.solve(v - known @ (known.T @ v))
             return v - known @ (known.T @ v)
 
-        vectors = _arpack(product, known, count, 1e-10 if tol is None else tol, None)[1]
+        vectors = _arpack(product, known, count, 1e-10 if rough is None else 1e-2, None)[1]
         return _ritz(self.operator, vectors)
 
 
@@ -154,11 +158,13 @@ class _LobpcgSession:
     tol: float
     max_iterations: int
 
-    def top(self, known: Array, count: int, tol: float | None = None) -> tuple[Array, Array]:
-        guard = count + max(3, count // 4) + known.shape[1]
-        guard = min(guard, self.grid.coarse.shape[0] - 1)
-        first = self.grid.start(guard)[1]
-        goal = self.tol if tol is None else max(tol, self.tol)
+    def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
+        width = count + max(3, count // 4)
+        first = self.grid.start(min(width + known.shape[1], self.grid.coarse.shape[0] - 1))[1]
+        first /= np.linalg.norm(first, axis=0)
+        fresh = np.linalg.norm(first - known @ (known.T @ first), axis=0)
+        first = first[:, np.sort(np.argsort(-fresh, kind="stable")[:width])]  # those least known already
+        goal = self.tol if rough is None else 2e-2
         values, vectors, relative, used = smallest(self.grid, known, first, count, goal, self.max_iterations)
         if relative.max() > goal or len(values) < count:
             raise ConvergenceError(
@@ -198,11 +204,12 @@ class Auto:
     """Chooses by size: ask ``choose`` what it would take and why.
 
     Dense for small problems and many pairs; for dense kernels Lanczos (the inverse for unnormalised Laplacians);
-    for sparse graphs Lanczos up to 20000 rows and LOBPCG beyond.
+    for sparse graphs Lanczos up to 20000 rows or where the next eigenvalue is far from the top, else LOBPCG.
     """
 
     dense_up_to: int = 1000
     lanczos_up_to: int = 20_000
+    crowded: float = 3e-3
 
     def choose(self, operator: Operator, count: int) -> tuple[Any, str]:
         n = operator.size
@@ -214,7 +221,10 @@ class Auto:
             return ShiftInvert(), "the small end of an unnormalised Laplacian is found by its inverse"
         if not operator.sparse or n <= self.lanczos_up_to:
             return Lanczos(), f"n = {n} > {self.dense_up_to}, {count} pairs"
-        return Lobpcg(), f"sparse and n = {n} > {self.lanczos_up_to}"
+        crowding = operator.crowding()
+        if crowding > self.crowded:
+            return Lanczos(tol=1e-10), f"sparse, n = {n}, the next eigenvalue is about {crowding:.1g} below the top"
+        return Lobpcg(), f"sparse, n = {n}, eigenvalues crowd within {crowding:.1g} of the top"
 
     def instead(self, solver: Any, operator: Operator) -> list[Any]:
         """What to try, in order, when a solver fails."""
@@ -275,9 +285,9 @@ def _all_pairs(operator: Operator, solver: Any, trivial: Array, count: int) -> t
         known = np.hstack([trivial, vectors])
         if known.shape[1] >= operator.size - 1:
             break
-        missed = session.top(known, 1, 1e-3)[0]
         last = values[:count].min()
-        if missed[0] <= last + 1e-10 * operator.spread + 1e-2 * (operator.top - last):
+        slack = 1e-10 * operator.spread + 1e-2 * (operator.top - last)
+        if session.top(known, 1, slack / 2)[0][0] <= last + slack:
             break
         vectors = np.hstack([vectors, session.top(known, 1)[1]])
     return values[:count], vectors[:, :count]

@@ -48,6 +48,15 @@ class Threads:
             return cores
         return max(1, cores + 1 + self.n_jobs) if self.n_jobs < 0 else self.n_jobs
 
+    def run(self, function: Callable[[slice], Any], blocks: list[slice]) -> None:
+        """Call ``function(block)`` for every block: for compiled loops, which leave BLAS alone."""
+        if len(blocks) == 1 or self.workers == 1:
+            for block in blocks:
+                function(block)
+            return
+        with ThreadPoolExecutor(self.workers) as pool:
+            list(pool.map(function, blocks))
+
     def map(self, function: Callable[[slice], Any], blocks: list[slice], title: str) -> Iterator[Any]:
         """Yield ``function(block)`` for every block, in order."""
         if len(blocks) == 1:  # no pool, no BLAS bookkeeping: a single row stays fast

@@ -1,0 +1,47 @@
+"""Real tables: repeats, ties and thirty-six thousand cells. Skipped where the data sets are not."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from catalogue import quietly
+from outfold import DiffusionMaps, graphs
+
+
+def check(maps, X, rows):
+    part = np.random.default_rng(0).permutation(len(X))[:rows]
+    np.testing.assert_allclose(quietly(maps.transform, X[part]), maps.embedding_[part], rtol=0, atol=1e-9)
+    report = maps.report_
+    assert report.n_samples == len(X)
+    assert report.residual < 1e-6
+    assert report.trace < report.n_anchors / 2
+    assert 0 < maps.eigenvalues_.min() <= maps.eigenvalues_.max() <= 1
+
+
+@pytest.mark.parametrize("n_neighbors", [16, graphs.Mutual(24), None], ids=str)
+def test_binarised_digits(n_neighbors):
+    X = (load_digits().data > 7).astype(float)
+    check(quietly(DiffusionMaps(5, n_neighbors=n_neighbors).fit, X), X, 300)
+
+
+@pytest.mark.parametrize("n_neighbors", [16, graphs.Mutual(24), None], ids=str)
+def test_wine_with_its_repeats(shared_data, n_neighbors):
+    X = np.loadtxt(shared_data / "wine_red" / "winequality-red.csv", delimiter=";", skiprows=1)[:, :11]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert len(np.unique(X, axis=0)) == len(X) - 240
+    check(quietly(DiffusionMaps(5, n_neighbors=n_neighbors).fit, X), X, 300)
+
+
+@pytest.mark.parametrize("search", ["auto", "faiss"])
+def test_cytometry(shared_data, search):
+    X = np.load(shared_data / "cytof_bodenmiller" / "bodenmiller_untreated.npz", allow_pickle=False)["X"].astype(float)
+    maps = quietly(DiffusionMaps(5, n_neighbors=graphs.Union(32, search=search)).fit, X)
+    check(maps, X, 500)
+    assert maps.report_.extension_gap < 1e-3
+
+
+def test_digits_by_faiss():
+    X = load_digits().data
+    maps = DiffusionMaps(5, n_neighbors=graphs.Union(16, search="faiss")).fit(X)
+    assert "approximately" in maps.report_.edges
+    assert maps.report_.extension_gap < 1e-3
