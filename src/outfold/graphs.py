@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 from . import _compiled, neighbors
 from .distances import Distances
 from .neighbors import Lists, Search
-from .sources import Threads
+from .sources import Threads, free_memory
 
 Array = NDArray[Any]
 
@@ -99,7 +99,7 @@ class Either:
     """``AllPairs`` up to ``dense_up_to`` anchors, ``Union(32)`` beyond."""
 
     local: int | None = None
-    dense_up_to: int = 5000
+    dense_up_to: int = 3000
 
     def settled(self, n: int) -> Any:
         return AllPairs(self.local) if n <= self.dense_up_to else Union(local=self.local)
@@ -115,7 +115,7 @@ class DenseSurvey:
     distances: Any
     squared: Array
     measure: Array
-    widest: float = np.inf  # no rule need look beyond this many neighbours
+    widest: float = np.inf  # how many neighbours the graph will keep
 
     def radius(self, k: float) -> float:
         """Median over the anchors of the distance within which mass k lies beside the point itself."""
@@ -169,10 +169,21 @@ def survey(edges: Any, metric: Any, points: Array, measure: Array, runner: Threa
     """What is known about the anchors' distances before the graph is drawn."""
     distances = metric.fit(points)
     if isinstance(edges, AllPairs):
+        _check_memory(len(points))
         return DenseSurvey(distances, distances.gram(runner), measure)
-    widest = max(2.0, edges.k / 4) if isinstance(edges, Union | Mutual) else np.inf
+    widest = float(edges.k) if isinstance(edges, Union | Mutual) else np.inf
     search = neighbors.build(distances, edges.search)
     return SearchSurvey(search, measure, runner, widest)
+
+
+def _check_memory(n: int) -> None:
+    """Refuse a dense table that cannot fit: it and what the solver needs beside it."""
+    needed, free = 2.2 * 8 * n * n, free_memory()
+    if needed > free:
+        raise MemoryError(
+            f"A dense kernel of n = {n} points needs about {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. "
+            f"Keep nearest neighbours only (n_neighbors=32) or solve on some of the points (landmarks=5000)."
+        )
 
 
 # -- fitted graphs -------------------------------------------------------------------------

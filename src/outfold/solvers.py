@@ -204,11 +204,11 @@ class Auto:
     """Chooses by size: ask ``choose`` what it would take and why.
 
     Dense for small problems and many pairs; for dense kernels Lanczos (the inverse for unnormalised Laplacians);
-    for sparse graphs Lanczos up to 20000 rows or where the next eigenvalue is far from the top, else LOBPCG.
+    for sparse graphs Lanczos up to 3000 rows or where the next eigenvalue is far from the top, else LOBPCG.
     """
 
     dense_up_to: int = 1000
-    lanczos_up_to: int = 20_000
+    lanczos_up_to: int = 3000  # of sparse graphs
     crowded: float = 3e-3
 
     def choose(self, operator: Operator, count: int) -> tuple[Any, str]:

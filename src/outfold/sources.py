@@ -25,6 +25,15 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def free_memory() -> float:
+    """Bytes of memory that can be had without swapping, infinity where the system does not tell."""
+    try:
+        with open("/proc/meminfo") as file:
+            return 1024.0 * next(int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return float("inf")
+
+
 def row_blocks(rows: int, width: int) -> list[slice]:
     """Cut ``rows`` rows of ``width`` entries into blocks of about ``BLOCK_ENTRIES`` entries."""
     step = max(16, BLOCK_ENTRIES // max(1, width))
