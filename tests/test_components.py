@@ -164,6 +164,12 @@ def test_policy_largest_embeds_it_and_extends_to_the_rest():
     assert maps.landmark_indices_.max() == 79
 
 
+def test_policy_largest_says_when_too_little_is_left():
+    copies = np.repeat(np.arange(6.0), [9, 3, 3, 3, 3, 3])[:, None] * 10
+    with pytest.raises(ValueError, match="9 of 24 anchors, 1 of them distinct: too few to embed"):
+        DiffusionMaps(1, n_neighbors=3, components="largest").fit(copies)
+
+
 @pytest.mark.parametrize("search", ["tree", "brute"])
 def test_policy_join_adds_the_shortest_bridge(search):
     X = np.vstack([two_clusters(), two_clusters()[:3]])

@@ -60,7 +60,7 @@ def predicate(rule, graph, X, Z):
         choose = np.maximum if isinstance(rule, graphs.Union) else np.minimum
         bound = choose(own[:, None], theirs)
     elif rule.local:
-        sigma = np.maximum(ranked[:, rule.local - 1], graph.sigma.min())
+        sigma = np.maximum(ranked[:, rule.local - 1], graph.floor)
         bound = graph.radius * np.sqrt(sigma[:, None] * graph.sigma)
     else:
         bound = np.full(squared.shape, graph.radius)
@@ -228,6 +228,9 @@ def test_bad_rules():
         ({"epsilon": np.inf, "n_neighbors": None}, "needs a sparse rule"),
         ({"n_neighbors": 5, "metric": lambda x, y: np.nan}, "returned NaN"),
         ({"n_neighbors": 5, "metric": lambda x, y: -1.0}, "negative"),
+        ({"epsilon": np.inf, "threshold": 0.1}, "needs a sparse rule"),
+        ({"kernel": "continuous_knn", "epsilon": 2.0}, r"no epsilon \(given 2.0\)"),
+        ({"kernel": "self_tuning", "epsilon": "median"}, "local units"),
         ({"components": "all"}, "'warn', 'error', 'largest', 'join'"),
         ({"n_neighbors": 5, "kernel": "precomputed"}, "precomputed matrix"),
         ({"n_neighbors": 5, "kernel": lambda x, y: 1.0}, "kernel callable"),

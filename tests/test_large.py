@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from catalogue import quietly
 from outfold import DiffusionMaps, LaplacianEigenmaps, datasets, graphs, neighbors, solvers
 

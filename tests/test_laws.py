@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -19,7 +19,12 @@ methods = pytest.mark.parametrize("estimator", ALL_METHODS.values(), ids=ALL_MET
 def fitted(estimator, X):
     """A fitted clone and its training embedding."""
     model = clone(estimator)
-    return model, quietly(model.fit_transform, X)
+    try:
+        return model, quietly(model.fit_transform, X)
+    except ValueError as error:
+        if "too few to embed" in str(error):  # the largest component of a cloud of copies
+            reject()
+        raise
 
 
 @methods

@@ -99,8 +99,8 @@ def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runn
     """Walk the stages."""
     X = np.asarray(X, dtype=float)
     anchors = recipe.landmarks.select(X, measure, rng)
-    if recipe.metric is not None and (anchors.points == anchors.points[0]).all():
-        raise ValueError(ALL_EQUAL)
+    if recipe.metric is not None:
+        _check_points(anchors.points)
     if recipe.normalization.merges_copies and recipe.metric is not None:
         anchors = anchors.merged()
     return _fit(X, recipe, anchors, measure, runner)
@@ -122,11 +122,11 @@ def _fit(X: Array, recipe: Recipe, anchors: Anchors, measure: Array, runner: Thr
         graph, operator, reference, degree = _operator(graph, kernel, recipe, anchors, runner)
         if operator.parts.count > 1 and recipe.components != "warn":
             if recipe.components == "largest":
-                return _fit(X, replace(recipe, components="warn"), _largest(anchors, operator), measure, runner)
+                return _fit(X, replace(recipe, components="warn"), _largest(anchors, operator, recipe), measure, runner)
             graph = _joined(graph, operator, recipe, runner)
             graph, operator, reference, degree = _operator(graph, kernel, recipe, anchors, runner)
-        if recipe.metric is not None:
-            operator = replace(operator, smooth=anchors.points[:, :16])
+        smooth = None if recipe.metric is None else anchors.points[:, :16]
+        operator = replace(operator, runner=runner, smooth=smooth)
         spectrum, kept = _select(operator, recipe)
         kept = _within_rank(operator, spectrum, kept, recipe)
         eigenvalues = recipe.normalization.eigenvalues(spectrum.values[kept])
@@ -142,6 +142,14 @@ def _fit(X: Array, recipe: Recipe, anchors: Anchors, measure: Array, runner: Thr
     report = _report(X, recipe, kernel, operator, spectrum, kept, gap, degree, exact)
     order = np.arange(len(functions)) if anchors.index is None else np.argsort(anchors.index)
     return Fit(model, anchors.at(order), eigenvalues, functions[order], embedding, measure, report)
+
+
+def _check_points(points: Array) -> None:
+    if (points == points[0]).all():
+        raise ValueError(ALL_EQUAL)
+    largest = np.nanmax(np.abs(points))
+    if largest > 1e150:
+        raise ValueError(f"Squared distances overflow: the data reaches {largest:.1e}. Rescale the features.")
 
 
 def _along_the_tree(anchors: Anchors, recipe: Recipe) -> Anchors:
@@ -180,10 +188,18 @@ def _operator(
     return graph, recipe.normalization.fit(measured, measure), reference, degree
 
 
-def _largest(anchors: Anchors, operator: Operator) -> Anchors:
+def _largest(anchors: Anchors, operator: Operator, recipe: Recipe) -> Anchors:
     """The anchors of the component with the largest measure."""
     held = np.bincount(operator.parts.labels, weights=anchors.measure)
-    return anchors.at(np.flatnonzero(operator.parts.labels == held.argmax()))
+    found = anchors.at(np.flatnonzero(operator.parts.labels == held.argmax()))
+    distinct = len(found.points) if recipe.metric is None else len(np.unique(found.points, axis=0))
+    needed = 2 if isinstance(recipe.wanted, str) else int(np.max(recipe.wanted)) + 1
+    if distinct < needed or found.measure.sum() <= getattr(recipe.edges, "k", 0):
+        raise ValueError(
+            f"The largest of {operator.parts.count} components holds {len(found.points)} of {operator.size} anchors, "
+            f"{distinct} of them distinct: too few to embed. Raise n_neighbors or epsilon."
+        )
+    return found
 
 
 def _joined(graph: Any, operator: Operator, recipe: Recipe, runner: Threads) -> Any:

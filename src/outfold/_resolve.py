@@ -74,6 +74,16 @@ def stages(estimator: Any) -> dict[str, Any]:
         one_of("metric", metric, distances.METRICS)
     local = {"self_tuning": 7, "continuous_knn": 7}.get(kernel)
     rule = bandwidth(estimator.epsilon, auto=bandwidths.Neighbor() if local is None else bandwidths.Fixed(0.5))
+    if kernel == "continuous_knn" and estimator.epsilon != "auto":
+        raise ValueError(
+            f"kernel='continuous_knn' has no epsilon (given {estimator.epsilon!r}): its edges all weigh 1. Its delta "
+            "is set by n_neighbors=outfold.graphs.Ball(delta)."
+        )
+    if kernel == "self_tuning" and not isinstance(rule, bandwidths.Fixed):
+        raise ValueError(
+            f"kernel='self_tuning' measures in local units, so epsilon={estimator.epsilon!r} must be 'auto' (0.5) "
+            "or a number near 1."
+        )
     if kernel == "precomputed" or (isinstance(metric, str) and metric == "precomputed"):
         _no_sparse_rule(estimator, "a precomputed matrix")
         if local:
@@ -87,8 +97,8 @@ def stages(estimator: Any) -> dict[str, Any]:
         )
         edges = edge_rule(estimator.n_neighbors, estimator.threshold, kernel, local)
         metric = metric if isinstance(metric, distances.Metric) else distances.Metric(metric)
-    if isinstance(edges, graphs.AllPairs) and rule == bandwidths.Fixed(math.inf):
-        raise ValueError("epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors; dense is all ones.")
+    if isinstance(edges, graphs.AllPairs | graphs.Threshold) and rule == bandwidths.Fixed(math.inf):
+        raise ValueError("epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors, else it is all ones.")
     return {"metric": metric, "edges": edges, "kernel": spec}
 
 

@@ -96,24 +96,25 @@ def smallest(
     X = _orthonormal(start - known @ (known.T @ start))
     AX = grid.apply(X)
     P = AP = None
-    relative = np.full(count, np.inf)
-    for iteration in range(most + 1):
-        values, turn = linalg.eigh(_symmetric(X.T @ AX))
-        X, AX = X @ turn, AX @ turn
-        R = AX - X * values
-        floor = 1e-13 * grid.operator.spread
-        relative = np.linalg.norm(R[:, :count], axis=0) / np.maximum(np.abs(values[:count]), floor)
-        if relative.max() <= tol or iteration == most:
-            break
-        W = grid.precondition(R)
-        W -= known @ (known.T @ W)
-        W -= X @ (X.T @ W)
-        W = _orthonormal(W)
-        AW = grid.apply(W)
-        X, AX, P, AP = _improve(X, AX, W, AW, P, AP)
-        if iteration % 8 == 7:  # rounding gathers in the products carried along
-            X = _orthonormal(X - known @ (known.T @ X))
-            AX, P, AP = grid.apply(X), None, None
+    floor = 1e-13 * grid.operator.spread
+    with grid.operator.runner.ticker("solving", " iterations") as bar:
+        for iteration in range(most + 1):
+            values, turn = linalg.eigh(_symmetric(X.T @ AX))
+            X, AX = X @ turn, AX @ turn
+            R = AX - X * values
+            relative = np.linalg.norm(R[:, :count], axis=0) / np.maximum(np.abs(values[:count]), floor)
+            bar.set_postfix_str(f"residual {relative.max():.0e} of {tol:.0e}", refresh=False)
+            bar.update()
+            if relative.max() <= tol or iteration == most:
+                break
+            W = grid.precondition(R)
+            W -= known @ (known.T @ W)
+            W -= X @ (X.T @ W)
+            W = _orthonormal(W)
+            X, AX, P, AP = _improve(X, AX, W, grid.apply(W), P, AP)
+            if iteration % 8 == 7:  # rounding gathers in the products carried along
+                X = _orthonormal(X - known @ (known.T @ X))
+                AX, P, AP = grid.apply(X), None, None
     return values[:count], X[:, :count], relative, iteration
 
 

@@ -75,7 +75,8 @@ class Neighbor:
         dimension = self._dimension(survey)
         if self.k == "auto":
             k = min(max(8.0, 0.152 * total ** (2 / (dimension + 2))), max(1.0, total / 4))
-            k = min(k, survey.widest / 2 ** min(dimension, 2.0))  # the graph's edge at about two sigma
+            edge = survey.widest / 2 ** min(dimension, 2.0)  # puts the graph's edge at about two sigma
+            k = min(k, max(edge, min(3.0, survey.widest / 2)))
         else:
             k = float(min(self.k, total - 1))
         k = max(1.0, float(int(k)))

@@ -41,8 +41,8 @@ class DiffusionMaps(SpectralEstimator):
         Diffusion time; fractions where every kept eigenvalue is positive.
     kernel : "gaussian", "self_tuning", "continuous_knn", "precomputed" or callable
         "self_tuning": d^2 / (sigma(x) sigma_j), sigma the distance to the 7th neighbour; "continuous_knn":
-        edges with d^2 <= delta^2 rho(x) rho_j, all of weight 1; "precomputed": X holds affinities; a callable
-        k(x, y) returns one.
+        edges with d^2 <= delta^2 rho(x) rho_j, all of weight 1 (``n_neighbors=Ball(delta)`` sets delta, an int
+        the neighbour rho is measured to); "precomputed": X holds affinities; a callable k(x, y) returns one.
     n_neighbors : None, int, "auto" or a rule of :mod:`outfold.graphs`
         Which pairs the kernel keeps: all (None), x and y if either is among the other's k nearest (int), all up
         to 3000 anchors and 32 nearest beyond ("auto"), or ``Mutual(k)``, ``Ball(radius)``, ``Threshold(eta)``.
@@ -261,15 +261,22 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def _greedy_centres(features: Array, measure: Array, count: int, candidates: int = 1000) -> Array:
+def _greedy_centres(features: Array, measure: Array, count: int) -> Array:
     """Starting centres for k-means: each the candidate that lowers the cost most. No randomness.
 
-    Candidates are rows at even steps of mass along the first coordinate, so weights count as repeats.
+    Candidates, and of many rows those the cost is taken over, are rows at even steps of mass along the first
+    coordinate, so weights count as repeats.
     """
     order = np.lexsort(features.T[::-1])
     mass = np.cumsum(measure[order])
-    steps = (np.arange(min(candidates, len(order))) + 0.5) / min(candidates, len(order)) * mass[-1]
-    pool = features[order[np.searchsorted(mass, steps)]]
+
+    def evenly(most: int) -> Array:
+        size = min(most, len(order))
+        return order[np.searchsorted(mass, (np.arange(size) + 0.5) / size * mass[-1])]
+
+    pool = features[evenly(1000)]
+    if len(features) > 20_000:
+        features, measure = features[evenly(20_000)], np.ones(20_000)
     squared = cdist(pool, features, "sqeuclidean")
     cost = np.full(len(features), np.inf)
     chosen = []

@@ -111,7 +111,13 @@ class Tree:
     def closest(self, Z: Array, k: int, runner: Threads) -> Lists:
         n = len(self.distances.anchors)
         ask = min(n, k + 1)
-        found, index = self.tree.query(Z, k=[*range(1, ask + 1)], workers=runner.workers)
+        found, index = np.empty((len(Z), ask)), np.empty((len(Z), ask), np.int64)
+
+        def look(block: slice) -> None:
+            found[block], index[block] = self.tree.query(Z[block], k=[*range(1, ask + 1)])
+
+        for _ in runner.map(look, row_blocks(len(Z), 64), "neighbours"):
+            pass
         ptr = np.arange(0, len(Z) * ask + 1, ask)
         lists = nearest_first(self.distances, Z, ptr, np.ascontiguousarray(index.ravel()), runner)
         tied = np.flatnonzero(found[:, -1] <= found[:, min(k, ask) - 1] * (1 + 1e-9)) if ask < n else np.empty(0, int)

@@ -144,6 +144,7 @@ class Operator:
     parts: Components
     gain: Array
     mass: Array  # q = W m
+    runner: Threads = field(default_factory=Threads)
     smooth: Array | None = None  # (n, few): smooth functions, from which a solver may guess how crowded the top is
 
     @property
@@ -170,7 +171,7 @@ class Operator:
         def fill(block: slice) -> None:
             _compiled.times_block(M.indptr, M.indices, M.data, V, out, block.start, block.stop)
 
-        Threads().run(fill, row_blocks(self.size, 16 * V.shape[1]))
+        self.runner.run(fill, row_blocks(self.size, 16 * V.shape[1]))
         return out
 
     def diagonal(self) -> Array:

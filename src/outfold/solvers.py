@@ -91,12 +91,15 @@ class _LanczosSession:
     def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
         n, spread = self.operator.size, self.operator.spread
 
-        def product(v: Array) -> Array:
-            v = v.reshape(n, -1)
-            return self.operator.matmat(v) - spread * (known @ (known.T @ v))
-
         tol = self.tol if rough is None else rough / max(abs(self.operator.top), spread / 2)
-        return _arpack(product, known, count, tol, self.max_iterations)
+        with self.operator.runner.ticker("solving", " products") as bar:
+
+            def product(v: Array) -> Array:
+                bar.update()
+                v = v.reshape(n, -1)
+                return self.operator.matmat(v) - spread * (known @ (known.T @ v))
+
+            return _arpack(product, known, count, tol, self.max_iterations)
 
 
 @dataclass(frozen=True)

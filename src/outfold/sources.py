@@ -80,6 +80,12 @@ class Threads:
                 bar.update(block.stop - block.start)
                 yield result
 
+    def ticker(self, title: str, unit: str) -> Any:
+        """A bar of unknown length for iterations."""
+        from tqdm import tqdm
+
+        return tqdm(desc=title, unit=unit, delay=2, disable=not self.verbose)
+
     @contextmanager
     def blas(self) -> Iterator[None]:
         """Limit BLAS to our thread count inside (does nothing for ``n_jobs=None``)."""
