@@ -188,7 +188,7 @@ def test_fractional_time_with_negative_eigenvalues_is_refused():
 
 
 def test_data_too_wide_for_squares_is_told_to_rescale():
-    with pytest.raises(ValueError, match="overflow.*rescale"):
+    with pytest.raises(ValueError, match="overflow.*Rescale"):
         DiffusionMaps().fit(X * 1e160)
 
 
