@@ -39,7 +39,7 @@ class RemoveOutliers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> X = np.vstack([np.random.default_rng(0).normal(size=(50, 2)), [[40.0, 0.0]]])
+    >>> X = np.vstack([np.random.default_rng(0).uniform(size=(50, 2)), [[9.0, 0.0]]])
     >>> RemoveOutliers().fit_transform(X).shape
     (50, 2)
     """
