@@ -1,9 +1,11 @@
 """Solvers, selection, orientation, landmarks and the thread pool."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.sparse.linalg import ArpackNoConvergence
 
 from catalogue import cloud, quietly
@@ -224,6 +226,14 @@ def test_every_solver_failing_is_an_error_with_what_was_found(monkeypatch):
     with pytest.raises(ConvergenceError, match="No solver converged") as caught:
         DiffusionMaps(3, solver=Stuck()).fit(X)
     assert caught.value.partial == "a partial result"
+
+
+def test_what_is_tried_after_a_failure():
+    large, small = _operator(), _operator()
+    assert solvers.Auto().instead(solvers.Lanczos(), small) == [solvers.Dense()]
+    many = replace(large, measure=np.ones(50_000), matrix=csr_array((3, 3)))
+    tried = [type(s).__name__ for s in solvers.Auto().instead(solvers.Lobpcg(), many)]
+    assert tried == ["Lobpcg", "Lanczos", "ShiftInvert"]  # the same with more patience, then another way
 
 
 def test_lobpcg_out_of_iterations_keeps_its_pairs():

@@ -230,7 +230,7 @@ class Auto:
         return Lobpcg(), f"sparse, n = {n}, eigenvalues crowd within {crowding:.1g} of the top"
 
     def instead(self, solver: Any, operator: Operator) -> list[Any]:
-        """What to try, in order, when a solver fails."""
+        """What to try, in order, when a solver fails: with more patience, then another way."""
         chain: list[Any] = (
             [Lobpcg(max_iterations=200)] if operator.sparse and operator.size > self.lanczos_up_to else []
         )
