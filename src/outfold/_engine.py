@@ -345,9 +345,9 @@ def _concerns(report: Report, values: Array, operator: Operator, recipe: Recipe)
         sizes = ", ".join(map(str, report.component_sizes[:5])) + (", ..." if report.components > 5 else "")
         found.append(
             f"The graph falls into {report.components} components (sizes {sizes}), so the first "
-            f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. Raise "
-            + (f"epsilon (now {report.epsilon:.3g})" if isinstance(recipe.edges, AllPairs) else "n_neighbors")
-            + ", or pass components='largest' or 'join'."
+            f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. "
+            f"{recipe.edges.remedy()} (now {report.edges}, epsilon {report.epsilon:.3g}), or pass "
+            + ("components='largest'." if isinstance(recipe.edges, AllPairs) else "components='largest' or 'join'.")
         )
     if report.trace > report.n_anchors / 2:
         found.append(

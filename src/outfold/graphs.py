@@ -45,6 +45,9 @@ class AllPairs:
     def told(self) -> str:
         return _told("all pairs", self.local)
 
+    def remedy(self) -> str:
+        return "Raise epsilon"
+
 
 @dataclass(frozen=True)
 class Union:
@@ -56,6 +59,9 @@ class Union:
 
     def told(self) -> str:
         return _told(f"union of {self.k} nearest", self.local)
+
+    def remedy(self) -> str:
+        return "Raise n_neighbors"
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,9 @@ class Mutual:
     def told(self) -> str:
         return _told(f"mutual {self.k} nearest", self.local)
 
+    def remedy(self) -> str:
+        return "Raise k, or use Union"
+
 
 @dataclass(frozen=True)
 class Ball:
@@ -81,6 +90,9 @@ class Ball:
     def told(self) -> str:
         return _told(f"ball of radius {self.radius:.4g}", self.local)
 
+    def remedy(self) -> str:
+        return "Raise the radius"
+
 
 @dataclass(frozen=True)
 class Threshold:
@@ -92,6 +104,9 @@ class Threshold:
 
     def told(self) -> str:
         return _told(f"weights of at least {self.eta:g}", self.local)
+
+    def remedy(self) -> str:
+        return "Raise epsilon or lower the threshold"
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ class DiffusionMaps(SpectralEstimator):
         the neighbour rho is measured to); "precomputed": X holds affinities; a callable k(x, y) returns one.
     n_neighbors : None, int, "auto" or a rule of :mod:`outfold.graphs`
         Which pairs the kernel keeps: all (None); x and y if either is among the other's k nearest, counting
-        itself (int); all up to 3000 anchors and 32 nearest beyond ("auto"), or ``Mutual(k)``, ``Ball(radius)``, ``Threshold(eta)``.
+        itself (int); all up to 3000 anchors and 32 nearest beyond ("auto"); or ``Mutual(k)``, ``Ball(radius)``,
+        ``Threshold(eta)``, ``Union(k, search=...)``.
     threshold : float in (0, 1), optional
         Keep the pairs whose weight reaches it instead.
     metric : name, callable or Metric

@@ -231,11 +231,12 @@ class Auto:
 
     def instead(self, solver: Any, operator: Operator) -> list[Any]:
         """What to try, in order, when a solver fails: with more patience, then another way."""
-        chain: list[Any] = (
-            [Lobpcg(max_iterations=200)] if operator.sparse and operator.size > self.lanczos_up_to else []
-        )
-        chain += [Dense()] if operator.size <= 20_000 else [ShiftInvert(), Lanczos(tol=1e-9, max_iterations=3000)]
-        return [other for other in chain if type(other) is not type(solver) or other != solver]
+        if operator.size <= 10_000:
+            chain: list[Any] = [Dense()]
+        else:
+            chain = [Lobpcg(tol=1e-3, max_iterations=120)] if operator.sparse else []
+            chain += [Lanczos(tol=1e-9, max_iterations=3000), ShiftInvert()]
+        return [other for other in chain if other != solver]
 
 
 def solve(operator: Operator, solver: Any, count: int) -> Spectrum:
