@@ -198,3 +198,13 @@ def test_bridges_by_any_metric():
     X = two_clusters()
     maps = DiffusionMaps(2, n_neighbors=6, metric="cityblock", components="join").fit(X)
     assert maps.report_.components == 1
+
+
+@pytest.mark.parametrize("n", [200, 2000])
+def test_continuous_k_nn_finds_a_radius_that_connects(n):
+    from outfold import datasets
+
+    for make in (datasets.circle, datasets.sphere, datasets.flat_torus):
+        maps = quietly(DiffusionMaps(2, kernel="continuous_knn", alpha=0).fit, make(n, random_state=0))
+        assert maps.report_.components == 1
+        assert maps.report_.degree < n / 4

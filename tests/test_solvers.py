@@ -252,3 +252,11 @@ def test_lobpcg_out_of_iterations_keeps_its_pairs():
     values, vectors = caught.value.partial
     assert values.shape == (5,)
     assert vectors.shape == (1500, 5)
+
+
+def test_the_coarse_grid_of_a_binary_graph_is_regular():
+    sheet = np.random.default_rng(0).uniform(size=(4000, 2))
+    maps = LaplacianEigenmaps(4, n_neighbors=10, epsilon=np.inf).fit(sheet)
+    assert maps.report_.solver == "lobpcg"
+    assert "fallback" not in maps.report_.solver_why
+    assert "trace" not in str(LaplacianEigenmaps(2, laplacian="unnormalized").fit(X).report_)

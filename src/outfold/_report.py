@@ -45,13 +45,14 @@ class Report:
                 "spectrum",
                 f"{self.n_components} kept, trivial eigenvalue x{self.multiplicity}, gap {self.gap:.3g}",
             ),
-            ("trace", f"{self.trace:.4g} (a row that sees only itself adds 1)"),
             (
                 "solver",
                 f"{self.solver}: {self.solver_why}; residual {self.residual:.1e} of the distance to trivial",
             ),
             ("extension", f"gap {self.extension_gap:.1e}, rounding magnified x{self.amplification:.3g}"),
         ]
+        if self.trace == self.trace:  # not of an unnormalised Laplacian
+            rows.append(("trace", f"{self.trace:.4g} (a row that sees only itself adds 1)"))
         if self.negative_mass > 0:
             rows.append(("negative", f"{self.negative_mass:.3g} of the computed spectrum's mass"))
         rows += [("note", text) for text in self.warnings]

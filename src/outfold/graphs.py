@@ -449,8 +449,12 @@ def _check_k(k: int, measure: Array) -> None:
 
 
 def _connecting_radius(found: SearchSurvey, sigma: Array | None, runner: Threads) -> float:
-    """The least radius at which 95 % of the points have mass 3 beside themselves, in local units if there are any."""
-    measure, mass = found.measure, 4.0
+    """The least radius at which 95 % of the points see enough for one component (in local units if there are any).
+
+    Random points within a radius of each other hang together from about log n neighbours on.
+    """
+    measure = found.measure
+    mass = min(1 + max(3.0, float(int(1.5 * np.log(measure.sum())))), measure.sum() / 2)
     while True:
         lists = _lists_of_mass(found.search, found.distances.anchors, measure, 2 * mass, runner)
         lists = lists.kept(lists.squared <= np.repeat(_kth(lists, measure, 2 * mass), np.diff(lists.ptr)))

@@ -220,6 +220,8 @@ class Auto:
             return Dense(), f"n = {n} <= {self.dense_up_to}"
         if count > n // 20 and n <= 20_000:
             return Dense(), f"{count} pairs are more than n/20 = {n // 20}"
+        if operator.top == 0 and operator.sparse and n > self.lanczos_up_to:
+            return Lobpcg(), f"the small end of an unnormalised Laplacian, sparse and n = {n}"
         if operator.top == 0:
             return ShiftInvert(), "the small end of an unnormalised Laplacian is found by its inverse"
         if not operator.sparse or n <= self.lanczos_up_to:
