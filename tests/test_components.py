@@ -1,5 +1,7 @@
 """Components, contrasts, and what the fit says about them."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -208,3 +210,22 @@ def test_continuous_k_nn_finds_a_radius_that_connects(n):
         maps = quietly(DiffusionMaps(2, kernel="continuous_knn", alpha=0).fit, make(n, random_state=0))
         assert maps.report_.components == 1
         assert maps.report_.degree < n / 4
+
+
+@pytest.mark.parametrize(
+    ("rule", "remedy"),
+    [
+        (None, r"Raise epsilon \(now all pairs, epsilon 0.001\), or pass components='largest'\."),
+        (graphs.Union(4), r"Raise n_neighbors \(now union of 4 nearest, .*'largest' or 'join'"),
+        (graphs.Mutual(4), r"Raise k, or use Union \(now mutual 4 nearest"),
+        (graphs.Ball(0.3), r"Raise the radius \(now ball of radius 0.3"),
+        (graphs.Threshold(0.5), r"lower the threshold \(now weights of at least 0.5"),
+    ],
+    ids=str,
+)
+def test_the_hint_fits_the_rule(rule, remedy):
+    maps = quietly(DiffusionMaps(1, n_neighbors=rule, epsilon=1e-3).fit, two_clusters())
+    assert maps.report_.components > 1
+    with pytest.warns(SpectrumWarning) as caught:
+        maps.fit(two_clusters())
+    assert any(re.search(remedy, str(w.message)) for w in caught)

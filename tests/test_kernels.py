@@ -75,3 +75,35 @@ def test_a_specification_is_not_changed_by_a_fit():
     fitted = spec.fit(DenseSurvey(None, np.zeros((2, 2)), np.ones(2)))
     assert repr(spec) == before
     assert fitted.bandwidth.epsilon == 2.0
+
+
+def test_far_rows_of_given_matrices_and_callables_can_take_their_nearest():
+    from scipy.spatial.distance import cdist
+
+    Z = np.vstack([X[:3], [[60.0, 0, 0]]])
+    closest = ((X - Z[3]) ** 2).sum(axis=1).argmin()
+
+    def weight(x, y):
+        return float(np.exp(-((x - y) ** 2).sum()))
+
+    def affinity(A, B):
+        return np.exp(-cdist(A, B, "sqeuclidean"))
+
+    for maps, train, rows in (
+        (DiffusionMaps(2, metric="precomputed", epsilon=0.5), cdist(X, X), cdist(Z, X)),
+        (DiffusionMaps(2, kernel="precomputed"), affinity(X, X), affinity(Z, X)),
+        (DiffusionMaps(2, kernel=weight), X, Z),
+    ):
+        maps.fit(train)
+        assert maps.trust(rows).flag.tolist() == [False, False, False, True]
+        placed = maps.transform(rows, on_far="nearest")
+        where = closest if maps.kernel == "gaussian" else None
+        if where is not None:
+            np.testing.assert_allclose(placed[3], maps.embedding_[where], atol=1e-10)
+        assert np.isfinite(placed).all()
+
+
+def test_the_report_is_data_too():
+    facts = DiffusionMaps().fit(X).report_.as_dict()
+    assert facts["method"] == "DiffusionMaps"
+    assert facts["n_samples"] == len(X)

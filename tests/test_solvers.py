@@ -260,3 +260,10 @@ def test_the_coarse_grid_of_a_binary_graph_is_regular():
     assert maps.report_.solver == "lobpcg"
     assert "fallback" not in maps.report_.solver_why
     assert "trace" not in str(LaplacianEigenmaps(2, laplacian="unnormalized").fit(X).report_)
+
+
+def test_a_highly_multiple_eigenvalue_is_not_dropped():
+    complete = np.ones((46, 46))  # L = n - 11': one 0 and 45 times n, of which LAPACK's range driver returns one
+    maps = LaplacianEigenmaps(4, kernel="precomputed", laplacian="unnormalized").fit(complete)
+    np.testing.assert_allclose(maps.eigenvalues_, 46, atol=1e-10)
+    assert maps.embedding_.shape == (46, 4)
