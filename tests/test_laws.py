@@ -113,7 +113,7 @@ def test_on_far_chooses_what_happens(estimator):
 def test_the_spectrum_is_honest(estimator, X):
     model, _ = fitted(estimator, X)
     report = model.report_
-    assert report.residual * 1e-300 < 1  # a number, not NaN
+    assert report.residual < 1e-2 or any("residual" in text for text in report.warnings)  # small, or told
     assert report.components == len(report.component_sizes) or report.components > 20
     assert report.multiplicity >= report.components
     assert sum(report.component_sizes) == report.n_anchors or report.components > 20
@@ -160,10 +160,11 @@ def test_float32_is_kept(estimator):
 def test_inputs_are_not_touched_and_layout_does_not_matter(estimator):
     X = cloud(5, rows=50)
     model, embedding = fitted(estimator, X)
-    fortran, _ = np.asfortranarray(X), X.flags.writeable
-    assert np.array_equal(quietly(clone(estimator).fit_transform, fortran), embedding)
+    before = X.copy()
+    assert np.array_equal(quietly(clone(estimator).fit_transform, np.asfortranarray(X)), embedding)
     strided = np.repeat(X, 2, axis=0)[::2]
     assert np.array_equal(quietly(model.transform, strided), quietly(model.transform, X))
+    assert np.array_equal(X, before)
 
 
 @methods

@@ -307,7 +307,7 @@ def _report(
     values, distance = spectrum.values, operator.top - spectrum.values
     after = kept.max() + 1
     solved = slice(spectrum.trivial, None)
-    least = n * np.finfo(float).eps * operator.spread  # below this a distance is rounding itself
+    least = 1e4 * np.finfo(float).eps * operator.spread  # a smaller distance has no four digits in floating point
     relative = spectrum.residuals[solved] / np.maximum(distance[solved], least)
     markov = operator.top == 1
     factor = np.abs(values[kept]) ** (recipe.power - 1) if markov else np.ones(1)

@@ -19,14 +19,14 @@ from .sources import Threads, row_blocks
 
 Array = NDArray[Any]
 
-_ALIASES = {"l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean", "p": "minkowski"}
+_ALIASES = {"l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean"}
 _SCIPY = (
     "braycurtis", "canberra", "chebyshev", "cityblock", "correlation", "cosine", "dice", "euclidean",
     "hamming", "jaccard", "mahalanobis", "minkowski", "rogerstanimoto", "russellrao", "seuclidean",
     "sokalsneath", "sqeuclidean", "yule",
 )  # fmt: skip
 _SKLEARN = ("haversine", "nan_euclidean")
-METRICS = (*sorted((*_SCIPY, *_SKLEARN, *(a for a in _ALIASES if a != "p"))), "precomputed")
+METRICS = (*sorted((*_SCIPY, *_SKLEARN, *(a for a in _ALIASES))), "precomputed")
 
 
 @dataclass(frozen=True)

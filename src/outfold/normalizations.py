@@ -186,11 +186,6 @@ class Operator:
         V = V[:, np.linalg.norm(V, axis=0) > 0]
         return float((self.top - (V * self.matmat(V)).sum(axis=0) / (V * V).sum(axis=0)).min(initial=self.spread))
 
-    @property
-    def nbytes(self) -> int:
-        parts = (self.matrix.data, self.matrix.indices, self.matrix.indptr) if self.sparse else (self.matrix,)
-        return sum(part.nbytes for part in parts)
-
 
 @dataclass(frozen=True)
 class Markov:
