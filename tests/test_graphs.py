@@ -137,11 +137,12 @@ def test_threshold_at_rounding_equals_the_dense_kernel():
     np.testing.assert_allclose(quietly(sparse.transform, Z)[near], quietly(dense.transform, Z)[near], atol=1e-9)
 
 
-def test_k_of_almost_everything_equals_the_dense_kernel():
+def test_a_ball_around_everything_equals_the_dense_kernel():
     X = cloud(2, rows=40)
     dense = DiffusionMaps(4, epsilon=0.5).fit(X)
-    sparse = DiffusionMaps(4, epsilon=0.5, n_neighbors=39).fit(X)
-    np.testing.assert_allclose(sparse.eigenvalues_, dense.eigenvalues_, atol=1e-2)
+    sparse = DiffusionMaps(4, epsilon=0.5, n_neighbors=graphs.Ball(1e3)).fit(X)
+    np.testing.assert_allclose(sparse.eigenvalues_, dense.eigenvalues_, atol=1e-12)
+    np.testing.assert_allclose(sparse.embedding_, dense.embedding_, atol=1e-10)
     local = DiffusionMaps(4, kernel="self_tuning").fit(X)
     sparse_local = DiffusionMaps(4, kernel="self_tuning", threshold=1e-13).fit(X)
     np.testing.assert_allclose(sparse_local.eigenvalues_, local.eigenvalues_, atol=1e-10)
@@ -188,7 +189,8 @@ def test_auto_is_dense_up_to_3000_and_says_what_it_did():
     assert graphs.Either().settled(3001) == graphs.Union(32)
     X = np.random.default_rng(0).uniform(size=(3200, 2))
     maps = DiffusionMaps(2).fit(X)
-    assert "union of 32 nearest" in str(maps.report_)
+    assert "auto: union of 32 nearest" in str(maps.report_)
+    assert "auto: all pairs" in str(DiffusionMaps(2).fit(X[:100]).report_)
     np.testing.assert_allclose(maps.transform(X[::50]), maps.embedding_[::50], atol=1e-9)
 
 
@@ -235,6 +237,8 @@ def test_bad_rules():
         ({"n_neighbors": 5, "kernel": "precomputed"}, "precomputed matrix"),
         ({"n_neighbors": 5, "kernel": lambda x, y: 1.0}, "kernel callable"),
         ({"kernel": "self_tuning", "metric": "precomputed"}, "needs features"),
+        ({"kernel": "precomputed", "epsilon": 0.5}, "epsilon=0.5 would do nothing"),
+        ({"kernel": lambda x, y: 1.0, "epsilon": 0.5}, "epsilon=0.5 would do nothing"),
     ):
         with pytest.raises(ValueError, match=message):
             DiffusionMaps(**parameters).fit(X)

@@ -41,6 +41,7 @@ class Recipe:
     landmarks: Any
     solver: Any
     components: str = "warn"
+    chosen: str = ""  # said before the edges in the report, where they were not asked for by name
     given_distances: bool = True  # only for metric=None
     clip_to_rank: bool = False  # keep fewer components instead of raising when the rank runs out
 
@@ -78,8 +79,7 @@ class SpectralModel:
 
     def nearest(self, Z: Array) -> Array:
         """The embedding of each point's nearest anchor."""
-        geometry = getattr(self.rule, "markov", self.rule).geometry
-        return (self.basis * self.scale)[geometry.nearest(np.asarray(Z, dtype=float))]
+        return (self.basis * self.scale)[self.rule.geometry.nearest(np.asarray(Z, dtype=float))]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runn
 def _fit(X: Array, recipe: Recipe, anchors: Anchors, measure: Array, runner: Threads) -> Fit:
     _check_count(recipe.wanted, len(anchors.measure))
     if isinstance(recipe.edges, Either):
-        recipe = replace(recipe, edges=recipe.edges.settled(len(anchors.measure)))
+        recipe = replace(recipe, edges=recipe.edges.settled(len(anchors.measure)), chosen="auto: ")
     anchors = _along_the_tree(anchors, recipe)
     with runner.blas():
         survey = _survey(recipe, anchors, runner)
@@ -117,7 +117,7 @@ def _fit(X: Array, recipe: Recipe, anchors: Anchors, measure: Array, runner: Thr
         graph = graphs.draw(recipe.edges, survey, kernel, runner)
         if getattr(recipe.edges, "radius", None) == "auto":
             recipe = replace(recipe, edges=replace(recipe.edges, radius=graph.radius))
-        exact = getattr(getattr(survey, "search", None), "exact", True)
+        exact = survey.exact
         del survey
         graph, operator, reference, degree = _operator(graph, kernel, recipe, anchors, runner)
         if operator.parts.count > 1 and recipe.components != "warn":
@@ -317,7 +317,7 @@ def _report(
         n_samples=len(X),
         n_features=X.shape[1],
         n_anchors=n,
-        edges=recipe.edges.told() + ("" if exact else ", found approximately"),
+        edges=recipe.chosen + recipe.edges.told() + ("" if exact else ", found approximately"),
         degree=degree,
         epsilon=kernel.bandwidth.epsilon,
         bandwidth=kernel.bandwidth.how,

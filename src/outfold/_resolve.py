@@ -66,8 +66,7 @@ def stages(estimator: Any) -> dict[str, Any]:
     """Metric, edges and kernel from the parameters that every kernel method has."""
     metric, kernel = estimator.metric, estimator.kernel
     if callable(kernel):
-        rule = bandwidth(estimator.epsilon, auto=bandwidths.Neighbor())
-        _no_sparse_rule(estimator, "a kernel callable")
+        _only_affinities(estimator, "a kernel callable")
         return {"metric": kernels.Pairwise(kernel), "edges": graphs.AllPairs(), "kernel": kernels.Affinity()}
     one_of("kernel", kernel, KERNELS)
     if not (callable(metric) or isinstance(metric, distances.Metric)):
@@ -86,6 +85,8 @@ def stages(estimator: Any) -> dict[str, Any]:
         )
     if kernel == "precomputed" or (isinstance(metric, str) and metric == "precomputed"):
         _no_sparse_rule(estimator, "a precomputed matrix")
+        if kernel == "precomputed":
+            _only_affinities(estimator, "kernel='precomputed'")
         if local:
             raise ValueError(f"kernel={kernel!r} needs features or a metric to search, not metric='precomputed'.")
         spec = kernels.Affinity() if kernel == "precomputed" else kernels.Gaussian(rule)
@@ -100,6 +101,13 @@ def stages(estimator: Any) -> dict[str, Any]:
     if isinstance(edges, graphs.AllPairs | graphs.Threshold) and rule == bandwidths.Fixed(math.inf):
         raise ValueError("epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors, else it is all ones.")
     return {"metric": metric, "edges": edges, "kernel": spec}
+
+
+def _only_affinities(estimator: Any, what: str) -> None:
+    """Refuse what would do nothing beside affinities that are given."""
+    _no_sparse_rule(estimator, what)
+    if not (isinstance(estimator.epsilon, str) and estimator.epsilon == "auto"):
+        raise ValueError(f"{what} gives affinities as they are, so epsilon={estimator.epsilon!r} would do nothing.")
 
 
 def _no_sparse_rule(estimator: Any, what: str) -> None:

@@ -131,6 +131,7 @@ class DenseSurvey:
     squared: Array
     measure: Array
     widest: float = np.inf  # how many neighbours the graph will keep
+    exact: bool = True  # no search can have missed a pair
 
     def radius(self, k: float) -> float:
         """Median over the anchors of the distance within which mass k lies beside the point itself."""
@@ -154,6 +155,10 @@ class SearchSurvey:
     @property
     def distances(self) -> Distances:
         return self.search.distances
+
+    @property
+    def exact(self) -> bool:
+        return self.search.exact
 
     @cached_property
     def sample(self) -> Array:
@@ -222,6 +227,10 @@ class DenseGraph:
     def gram(self, runner: Threads) -> Array:
         assert self.table is not None
         return self._in_local_units(self.table, self.sigma)
+
+    @property
+    def row_entries(self) -> int:
+        return len(self.measure)
 
     def emptied(self) -> DenseGraph:
         """Without the table, which ``gram`` gave away."""

@@ -54,7 +54,7 @@ class MarkovRule:
     @property
     def row_entries(self) -> int:
         """About how many entries a row has, for cutting blocks."""
-        return getattr(self.geometry, "row_entries", len(self.measure))
+        return self.geometry.row_entries
 
     def rows(self, Z: Array) -> Rows:
         measured = self.geometry.cross(Z)
@@ -117,6 +117,10 @@ class LaplacianRule:
     markov: MarkovRule
     eigenvalues: Array
     least_degree: float
+
+    @property
+    def geometry(self) -> Any:
+        return self.markov.geometry
 
     @property
     def row_entries(self) -> int:
