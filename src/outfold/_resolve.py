@@ -182,7 +182,7 @@ def landmark_choice(value: Any) -> Any:
 
 def laplacian(value: Any) -> Any:
     one_of("laplacian", value, LAPLACIANS)
-    return normalizations.Markov(0.0) if value == "random_walk" else normalizations.Unnormalized()
+    return normalizations.Markov(0.0, power=0.0) if value == "random_walk" else normalizations.Unnormalized()
 
 
 def wanted(value: Any) -> int | str | tuple[int, ...]:

@@ -39,7 +39,7 @@ class TwoGrid:
     @classmethod
     def of(cls, operator: Operator) -> TwoGrid:
         S, n = operator.matrix, operator.size
-        relax = np.ones((n, 1)) if operator.top == 1 else 1 / operator.mass[:, None]
+        relax = np.ones((n, 1)) if operator.kind == "markov" else 1 / operator.mass[:, None]
         strengths = np.abs(S.data)
         least = float(np.median(strengths)) if len(strengths) else 0.0
         labels, count = _compiled.aggregate(S.indptr, S.indices, S.data, least)

@@ -35,6 +35,11 @@ class Components:
     def sizes(self) -> Array:
         return np.bincount(self.labels, minlength=self.count)
 
+    def told(self) -> str:
+        """How many there are, with the largest sizes."""
+        sizes = ", ".join(map(str, np.sort(self.sizes)[::-1][:5])) + (", ..." if self.count > 5 else "")
+        return f"{self.count} components (sizes {sizes})"
+
     def contrasts(self, most: int) -> Array:
         """The constant and the first contrasts, orthonormal in the measure: (n, min(most, count)).
 

@@ -15,6 +15,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from . import _resolve
 from ._engine import Recipe
 from ._estimator import SpectralEstimator
+from .affinities import Affinities
 from .normalizations import Markov
 
 Array = NDArray[Any]
@@ -109,7 +110,7 @@ class DiffusionMaps(SpectralEstimator):
 
     def _recipe(self) -> Recipe:
         alpha = _resolve.number("alpha", self.alpha, low=0.0, high=1.0)
-        return _recipe(self, self.n_components, Markov(alpha), power=_resolve.number("t", self.t, low=0.0))
+        return _recipe(self, self.n_components, Markov(alpha, power=_resolve.number("t", self.t, low=0.0)))
 
 
 class LaplacianEigenmaps(SpectralEstimator):
@@ -167,7 +168,7 @@ class LaplacianEigenmaps(SpectralEstimator):
         self.verbose = verbose
 
     def _recipe(self) -> Recipe:
-        return _recipe(self, self.n_components, _resolve.laplacian(self.laplacian), power=0.0)
+        return _recipe(self, self.n_components, _resolve.laplacian(self.laplacian))
 
     def _adopt(self, found: Any, dtype: Any) -> None:
         super()._adopt(found, dtype)
@@ -232,7 +233,7 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
 
     def _recipe(self) -> Recipe:
         clusters = _resolve.count("n_clusters", self.n_clusters)
-        recipe = _recipe(self, max(1, clusters - 1), _resolve.laplacian(self.laplacian), power=0.0)
+        recipe = _recipe(self, max(1, clusters - 1), _resolve.laplacian(self.laplacian))
         return replace(recipe, clip_to_rank=True)
 
     def _adopt(self, found: Any, dtype: Any) -> None:
@@ -288,18 +289,17 @@ def _greedy_centres(features: Array, measure: Array, count: int) -> Array:
     return np.array(chosen)
 
 
-def _recipe(estimator: Any, n_components: Any, normalization: Any, power: float) -> Recipe:
-    """The stages that every kernel method names alike."""
+def _recipe(estimator: Any, n_components: Any, normalization: Any) -> Recipe:
+    """What the methods over affinities name alike."""
+    policy = _resolve.one_of("components", estimator.components, _resolve.COMPONENTS)
+    given_distances = estimator._precomputed() == "metric"
+    stages = _resolve.stages(estimator)
     return Recipe(
         method=type(estimator).__name__,
-        **_resolve.stages(estimator),
-        normalization=normalization,
-        power=power,
+        view=Affinities(**stages, normalization=normalization, components=policy, given_distances=given_distances),
         wanted=_resolve.wanted(n_components),
         landmarks=_resolve.landmark_choice(estimator.landmarks),
         solver=_resolve.solver(estimator.solver),
-        components=_resolve.one_of("components", estimator.components, _resolve.COMPONENTS),
-        given_distances=estimator._precomputed() == "metric",
     )
 
 

@@ -9,18 +9,20 @@ so a point far from everything has the exact limit instead of 0/0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from . import _compiled, components
+from . import _compiled, components, selection
 from .components import Components
 from .kernels import Kernel
 from .sources import Threads, row_blocks
 
 Array = NDArray[Any]
+
+Kind = Literal["markov", "laplacian", "residual", "centred"]
 
 LOG_FLOOR = -700.0  # log mass of a point that sees nothing but itself, where exp would underflow
 
@@ -138,16 +140,22 @@ class LaplacianRule:
 
 @dataclass(frozen=True)
 class Operator:
-    """A symmetric matrix whose largest eigenpairs are wanted, and what is known about them."""
+    """A symmetric matrix whose largest eigenpairs are wanted, and what is known about them.
 
+    ``kind`` tells which: "markov" (top eigenvalue 1, the constant), "laplacian" and "residual" (a matrix with small
+    end 0, the constant, negated), "centred" (any values; the constant belongs to 0 and is not among the wanted).
+    """
+
+    kind: Kind
     matrix: Any = field(repr=False)  # dense or CSR
-    top: float  # its largest eigenvalue, exactly
-    spread: float  # no eigenvalue lies below top - spread
+    top: float  # its largest eigenvalue, exactly (centred: a bound)
+    spread: float  # no eigenvalue lies below top - spread (centred: below -spread)
     measure: Array  # m
     stationary: Array  # pi: eigenfunctions are orthonormal in it
     parts: Components
     gain: Array
     mass: Array  # q = W m
+    both_ends: bool = False  # the eigenvalues largest in magnitude are wanted, whatever their sign
     runner: Threads = field(default_factory=Threads)
     smooth: Array | None = None  # (n, few): smooth functions, from which a solver may guess how crowded the top is
 
@@ -157,11 +165,24 @@ class Operator:
 
     def trivial(self, most: int) -> Array:
         """Orthonormal eigenvectors of ``top``: the constant, then contrasts between components."""
+        if self.kind == "centred":
+            return np.empty((self.size, 0))
         return self.parts.contrasts(most) * np.sqrt(self.stationary)[:, None]
 
     def functions(self, vectors: Array) -> Array:
         """Eigenvectors of the symmetric matrix as functions, orthonormal in ``stationary``."""
         return vectors / np.sqrt(self.stationary)[:, None]
+
+    def distance(self, values: Array) -> Array:
+        """What a residual is measured against: how far a value is from the trivial one."""
+        return np.abs(values) if self.kind == "centred" else self.top - values
+
+    def trivial_among(self, values: Array) -> int:
+        """How many of the values are the trivial one, up to rounding."""
+        if self.kind == "centred":
+            return 1
+        near = 1e-8 if self.kind != "residual" else 4 * self.size * np.finfo(float).eps
+        return int((self.top - values <= near * self.spread).sum())
 
     @property
     def sparse(self) -> bool:
@@ -200,6 +221,8 @@ class Markov:
     """
 
     alpha: float = 1.0
+    power: float = 1.0  # embedding = lambda^power psi
+    skip: ClassVar[int] = 1  # trivial eigenpairs that are not coordinates
     merges_copies: ClassVar[bool] = False  # a function that differs between copies of a row has eigenvalue 0
 
     def fit(self, W: Array, measure: Array) -> Operator:
@@ -210,7 +233,7 @@ class Markov:
         _scale(W, weight * np.sqrt(measure / d))
         stationary = measure * d / (measure @ d)
         parts = components.find(links(W), stationary)
-        return Operator(W, 1.0, 2.0, measure, stationary, parts, measure * weight, q)
+        return Operator("markov", W, 1.0, 2.0, measure, stationary, parts, measure * weight, q)
 
     def rule(self, operator: Operator, geometry: Any, kernel: Kernel, eigenvalues: Array) -> MarkovRule:
         return MarkovRule(geometry, kernel, operator.measure, operator.gain)
@@ -218,13 +241,36 @@ class Markov:
     def eigenvalues(self, operator_values: Array) -> Array:
         return operator_values
 
-    def basis(self, functions: Array, eigenvalues: Array, power: float) -> Array:
+    def basis(self, functions: Array, eigenvalues: Array) -> Array:
         """embedding = lambda^power psi = row @ (lambda^(power-1) psi)."""
-        return functions * eigenvalues ** (power - 1)
+        return functions * eigenvalues ** (self.power - 1)
 
     def scale(self, eigenvalues: Array) -> Array:
         """basis * scale is the embedding of the anchors."""
         return eigenvalues
+
+    def dimension(self, operator: Operator, values: Array) -> int | None:
+        """How many of the non-trivial values are worth keeping; None: more must be computed to tell."""
+        return selection.spectral_dimension(values, t=self.power or 1.0)
+
+    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: Any, clip: bool) -> Array:
+        """The kept pairs, or an error if some are rounding or have no real power."""
+        kept = not_rounding(values, kept, operator.size, asked, clip, skip=1)
+        chosen = values[kept]
+        if (chosen < 0).any() and self.power != int(self.power):
+            raise ValueError(
+                f"t={self.power} is a fraction, but {(chosen < 0).sum()} of the kept eigenvalues are negative "
+                f"(down to {chosen.min():.3g}), so lambda^t is not real. Use a whole number for t or fewer components."
+            )
+        return kept
+
+    def amplification(self, values: Array) -> float:
+        """How much the row rule magnifies rounding."""
+        return float((np.abs(values) ** (self.power - 1)).max())
+
+    def negative_mass(self, operator: Operator, values: Array) -> float:
+        """Of the computed eigenvalues: the part of sum |lambda| that is negative."""
+        return float(np.abs(values[values < 0]).sum() / np.abs(values).sum())
 
 
 @dataclass(frozen=True)
@@ -235,6 +281,7 @@ class Unnormalized:
     row, among the small ones; they are not functions of the data.
     """
 
+    skip: ClassVar[int] = 1
     merges_copies: ClassVar[bool] = True
 
     def fit(self, W: Array, measure: Array) -> Operator:
@@ -246,7 +293,8 @@ class Unnormalized:
         _scale(relative, 1 / np.sqrt(d))
         parts = components.find(links(relative), stationary)
         _add_to_diagonal(W, -d)
-        return Operator(W, 0.0, 2 * float(d.max()), measure, stationary, parts, measure.copy(), d)
+        spread = 2 * float(d.max())
+        return Operator("laplacian", W, 0.0, spread, measure, stationary, parts, measure.copy(), d)
 
     def rule(self, operator: Operator, geometry: Any, kernel: Kernel, eigenvalues: Array) -> LaplacianRule:
         markov = MarkovRule(geometry, kernel, operator.measure, operator.gain)
@@ -255,11 +303,39 @@ class Unnormalized:
     def eigenvalues(self, operator_values: Array) -> Array:
         return -operator_values
 
-    def basis(self, functions: Array, eigenvalues: Array, power: float) -> Array:
+    def basis(self, functions: Array, eigenvalues: Array) -> Array:
         return functions.copy()
 
     def scale(self, eigenvalues: Array) -> Array:
         return np.ones(len(eigenvalues))
+
+    def dimension(self, operator: Operator, values: Array) -> int | None:
+        return selection.spectral_dimension(1 + values * (2 / operator.spread))
+
+    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: Any, clip: bool) -> Array:
+        return kept  # the small end has no rank to run out of
+
+    def amplification(self, values: Array) -> float:
+        return 1.0
+
+    def negative_mass(self, operator: Operator, values: Array) -> float:
+        return 0.0
+
+
+def not_rounding(values: Array, kept: Array, n: int, asked: Any, clip: bool, skip: int, hint: str = "") -> Array:
+    """The kept pairs, those beyond the rank left out if ``clip``, else refused."""
+    tiny = n * np.finfo(float).eps * float(np.abs(values).max())
+    beyond = np.abs(values[kept]) <= tiny
+    if not beyond.any():
+        return kept
+    if clip and not beyond.all():
+        return kept[~beyond]
+    rank = int((np.abs(values) > tiny).sum()) - skip
+    raise ValueError(
+        f"n_components={asked} reaches beyond the rank of the kernel: only {rank} non-trivial eigenvalues exceed "
+        f"rounding ({tiny:.1e}). The data may hold few distinct points, or "
+        + (hint or f"epsilon may be too large. Ask for at most {rank} components or lower epsilon.")
+    )
 
 
 def lonely_mass(W: Any, measure: Array) -> Array:

@@ -220,9 +220,11 @@ class Auto:
             return Dense(), f"n = {n} <= {self.dense_up_to}"
         if count > n // 20 and n <= 20_000:
             return Dense(), f"{count} pairs are more than n/20 = {n // 20}"
-        if operator.top == 0 and operator.sparse and n > self.lanczos_up_to:
+        if operator.kind == "residual" and operator.sparse:
+            return ShiftInvert(1e-13), f"the small end of a residual, sparse and n = {n}"
+        if operator.kind == "laplacian" and operator.sparse and n > self.lanczos_up_to:
             return Lobpcg(), f"the small end of an unnormalised Laplacian, sparse and n = {n}"
-        if operator.top == 0:
+        if operator.kind == "laplacian":
             return ShiftInvert(), "the small end of an unnormalised Laplacian is found by its inverse"
         if not operator.sparse or n <= self.lanczos_up_to:
             return Lanczos(), f"n = {n} > {self.dense_up_to}, {count} pairs"
@@ -292,17 +294,26 @@ def _all_pairs(operator: Operator, solver: Any, trivial: Array, count: int) -> t
         if known.shape[1] >= operator.size - 1:
             break
         last = values[:count].min()
-        slack = 1e-10 * operator.spread + 1e-2 * (operator.top - last)
+        slack = _slack(operator, last)
         if session.top(known, 1, slack / 2)[0][0] <= last + slack:
             break
         vectors = np.hstack([vectors, session.top(known, 1)[1]])
     return values[:count], vectors[:, :count]
 
 
+def _slack(operator: Operator, last: float) -> float:
+    """How far above the last of the found eigenvalues a missed one may lie unnoticed."""
+    if operator.kind == "centred":
+        return 1e-6 * float(abs(last))
+    if operator.kind == "residual":
+        return 1e-13 * operator.spread + 1e-2 * float(-last)
+    return 1e-10 * operator.spread + 1e-2 * float(operator.top - last)
+
+
 def _nearly_trivial(operator: Operator, trivial: Array, count: int) -> Array:
     """Contrasts between parts that only edges of rounding size connect: eigenvalue 1 to 13 digits, and
     just what an iterative solver misses."""
-    if operator.top != 1:
+    if operator.kind != "markov":
         return np.empty((operator.size, 0))
     parts = components.find(links(operator.matrix, 1e-13), operator.stationary)
     if parts.count == operator.parts.count:

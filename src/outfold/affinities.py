@@ -1,0 +1,185 @@
+"""Kernels of distances on a graph: metric -> edges -> kernel -> normalisation, posed as an eigenproblem.
+
+What diffusion maps, Laplacian eigenmaps and spectral clustering share. A view ``pose``s the eigenproblem of the
+anchors and says how any point will see them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+from scipy.spatial import cKDTree
+
+from . import components, graphs, neighbors
+from ._problem import Problem
+from .distances import Given
+from .graphs import AllPairs, DenseSurvey, Either
+from .landmarks import Anchors
+from .normalizations import Operator, lonely_mass
+from .sources import Threads, row_blocks
+from .trust import Reference
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Affinities:
+    """Distances, which pairs to keep, a kernel of them and its normalisation."""
+
+    metric: Any  # None: the matrix is given
+    edges: Any  # which pairs to keep
+    kernel: Any
+    normalization: Any
+    components: str = "warn"
+    chosen: str = ""  # said before the edges in the report, where they were not asked for by name
+    given_distances: bool = True  # only for metric=None
+
+    @property
+    def given(self) -> bool:
+        return self.metric is None
+
+    @property
+    def merges_copies(self) -> bool:
+        return self.normalization.merges_copies
+
+    def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
+        """The eigenproblem of the anchors (of their largest component, if that is the policy)."""
+        if isinstance(self.edges, Either):
+            return self._settled(len(anchors.measure)).pose(X, anchors, measure, needed, runner)
+        if not isinstance(self.edges, AllPairs):
+            anchors = along_the_tree(anchors, self.metric)
+        survey = self._survey(anchors, runner)
+        kernel = self.kernel.fit(survey)
+        graph = graphs.draw(self.edges, survey, kernel, runner)
+        exact = survey.exact
+        del survey
+        graph, operator, reference, degree = self._operator(graph, kernel, anchors, runner)
+        if operator.parts.count > 1 and self.components != "warn":
+            if self.components == "largest":
+                fewer = _largest(anchors, operator, needed, self)
+                return replace(self, components="warn").pose(X, fewer, measure, needed, runner)
+            graph = self._joined(graph, operator, runner)
+            graph, operator, reference, degree = self._operator(graph, kernel, anchors, runner)
+        smooth = None if self.given else anchors.points[:, :16]
+        return Problem(
+            anchors,
+            replace(operator, runner=runner, smooth=smooth),
+            self.normalization,
+            graph,
+            kernel,
+            reference,
+            columns=anchors.index if self.given else None,
+            edges=self._told(graph) + ("" if exact else ", found approximately"),
+            degree=degree,
+            bandwidth=kernel.bandwidth,
+        )
+
+    def _settled(self, n: int) -> Affinities:
+        return replace(self, edges=self.edges.settled(n), chosen="auto: ")
+
+    def _told(self, graph: Any) -> str:
+        edges = self.edges
+        if getattr(edges, "radius", None) == "auto":
+            edges = replace(edges, radius=graph.radius)
+        return self.chosen + edges.told()
+
+    def _survey(self, anchors: Anchors, runner: Threads) -> Any:
+        if not self.given:
+            return graphs.survey(self.edges, self.metric, anchors.points, anchors.measure, runner)
+        given = Given(given_columns(anchors), self.given_distances)
+        return DenseSurvey(given, given.cross(anchors.points[:, anchors.index]), anchors.measure)
+
+    def _operator(
+        self, graph: Any, kernel: Any, anchors: Anchors, runner: Threads
+    ) -> tuple[Any, Operator, Reference, float]:
+        """The normalised operator of a graph, what training rows see of each other, and the mean row length."""
+        measured = graph.gram(runner)
+        graph = graph.emptied()
+        measure = anchors.measure
+        sparse = issparse(measured)
+        values = measured.data if sparse else measured
+        witness = kernel.witness(values)
+        blocks = row_blocks(len(values), 1 if sparse else values.shape[1])
+        for _ in runner.map(lambda block: kernel.affinity(values[block]), blocks, "kernel"):
+            pass  # measured holds affinities now
+        seen = measured if witness is None else csr_array((witness, measured.indices, measured.indptr), measured.shape)
+        reference = Reference.of(lonely_mass(seen, measure), np.log(seen @ measure), measure)
+        degree = measured.nnz / len(measure) if sparse else float(len(measure))
+        return graph, self.normalization.fit(measured, measure), reference, degree
+
+    def _joined(self, graph: Any, operator: Operator, runner: Threads) -> Any:
+        """The graph with the shortest bridges between its components, or an error if that is the policy."""
+        told = f"The graph has {operator.parts.told()}"
+        if self.components == "error":
+            raise ValueError(
+                f"{told}. Raise n_neighbors or epsilon, or pass components='warn' (contrasts become coordinates), "
+                "'largest' or 'join'."
+            )
+        if isinstance(self.edges, AllPairs):
+            raise ValueError(
+                f"{told}, and it is dense: they are too far apart for epsilon, and no bridge would weigh anything. "
+                "Raise epsilon, or pass n_neighbors with components='join'."
+            )
+        pairs = components.bridges(operator.parts, graph.search.distances)
+        return graphs.with_bridges(graph, graph.gram(runner), pairs)
+
+    def concerns(self, report: Any, values: Array, problem: Problem) -> list[str]:
+        """What a careful reader would say about this spectrum."""
+        found = []
+        if report.components > 1:
+            found.append(
+                f"The graph falls into {problem.operator.parts.told()}, so the first "
+                f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. "
+                f"{self._remedy(report)} (now {report.edges}, epsilon {report.epsilon:.3g}), or pass "
+                + ("components='largest'." if "all pairs" in report.edges else "components='largest' or 'join'.")
+            )
+        if report.trace > report.n_anchors / 2:
+            found.append(
+                f"epsilon={report.epsilon:.3g} looks too small: the trace of P is {report.trace:.4g} for n = "
+                f"{report.n_anchors}, so most rows see little but themselves. Try a larger epsilon or epsilon='auto'."
+            )
+        if problem.operator.kind == "markov" and values.max() < 0.05:
+            found.append(
+                f"epsilon={report.epsilon:.3g} looks too large: the largest kept eigenvalue is {values.max():.2g}, so "
+                "all rows look alike. Try a smaller epsilon or epsilon='auto'."
+            )
+        if report.amplification > 1e5:
+            found.append(
+                f"The smallest kept eigenvalue magnifies rounding by {report.amplification:.1e} in transform. Keep "
+                "fewer components or use t >= 1."
+            )
+        return found
+
+    def _remedy(self, report: Any) -> str:
+        return (self.edges.settled(report.n_anchors) if isinstance(self.edges, Either) else self.edges).remedy()
+
+
+def along_the_tree(anchors: Anchors, metric: Any) -> Anchors:
+    """Anchors near each other next to each other: a search and a product then run through memory in order."""
+    if getattr(metric, "name", None) != "euclidean" or anchors.points.shape[1] > neighbors.TREE_FEATURES:
+        return anchors
+    return anchors.at(cKDTree(anchors.points, balanced_tree=False).indices)
+
+
+def given_columns(anchors: Anchors) -> Array:
+    """Which columns of a precomputed matrix belong to the anchors."""
+    if anchors.index is None:
+        raise ValueError("Landmarks of a precomputed matrix are chosen among its rows: pass a count or a fraction.")
+    return anchors.index
+
+
+def _largest(anchors: Anchors, operator: Operator, needed: int, view: Affinities) -> Anchors:
+    """The anchors of the component with the largest measure."""
+    held = np.bincount(operator.parts.labels, weights=anchors.measure)
+    found = anchors.at(np.flatnonzero(operator.parts.labels == held.argmax()))
+    distinct = len(found.points) if view.given else len(np.unique(found.points, axis=0))
+    if distinct < needed + 1 or found.measure.sum() <= getattr(view.edges, "k", 0):
+        raise ValueError(
+            f"The largest of {operator.parts.count} components holds {len(found.points)} of {operator.size} anchors, "
+            f"{distinct} of them distinct: too few to embed. Raise n_neighbors or epsilon."
+        )
+    return found
