@@ -9,7 +9,16 @@ import warnings
 import numpy as np
 from hypothesis import strategies as st
 
-from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering, graphs
+from outfold import (
+    ClassicalMDS,
+    DiffusionMaps,
+    Isomap,
+    KernelPCA,
+    LaplacianEigenmaps,
+    LocallyLinearEmbedding,
+    SpectralClustering,
+    graphs,
+)
 from outfold.exceptions import OutfoldWarning
 
 ALL_METHODS = {
@@ -36,6 +45,22 @@ ALL_METHODS = {
     "laplacian-eigenmaps unnormalized": LaplacianEigenmaps(laplacian="unnormalized"),
     "spectral-clustering": SpectralClustering(3),
     "spectral-clustering ng-jordan-weiss": SpectralClustering(3, normalize_rows=True),
+    "kernel-pca": KernelPCA(),
+    "kernel-pca rbf": KernelPCA(kernel="rbf", gamma="auto"),
+    "kernel-pca poly": KernelPCA(kernel="poly"),
+    "kernel-pca cosine landmarks": KernelPCA(1, kernel="cosine", landmarks=0.7, random_state=0),
+    "kernel-pca lanczos": KernelPCA(kernel="rbf", gamma="auto", solver="lanczos"),
+    "classical-mds": ClassicalMDS(),
+    "classical-mds manhattan signed": ClassicalMDS(metric="manhattan", signed=True),
+    "classical-mds landmarks": ClassicalMDS(landmarks=0.6, random_state=0),
+    "isomap": Isomap(n_neighbors=6),
+    "isomap ball": Isomap(n_neighbors=graphs.Ball("auto")),
+    "isomap chebyshev signed": Isomap(n_neighbors=6, metric="chebyshev", signed=True),
+    "isomap landmarks": Isomap(n_neighbors=6, landmarks=0.6, random_state=0),
+    "isomap largest component": Isomap(n_neighbors=6, components="largest"),
+    "locally-linear-embedding": LocallyLinearEmbedding(n_neighbors=6),
+    "locally-linear-embedding landmarks": LocallyLinearEmbedding(n_neighbors=5, landmarks=0.8, random_state=0),
+    "locally-linear-embedding largest component": LocallyLinearEmbedding(n_neighbors=6, components="largest"),
 }
 
 KINDS = ("plain", "duplicates", "collinear", "clusters", "outlier", "constant", "tiny", "huge", "grid")

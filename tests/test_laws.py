@@ -16,13 +16,21 @@ from outfold.exceptions import FarPointsError, FarPointsWarning, OutfoldWarning
 methods = pytest.mark.parametrize("estimator", ALL_METHODS.values(), ids=ALL_METHODS.keys())
 
 
+NOT_FOR_THIS_CLOUD = (  # errors that odd clouds deserve
+    "too few to embed",  # the largest component of a cloud of copies
+    "beyond the rank",  # a line has one principal component
+    "kernel overflows",  # a cubic kernel of huge data
+    "number of distinct points",  # fewer than LLE has neighbours
+)
+
+
 def fitted(estimator, X):
     """A fitted clone and its training embedding."""
     model = clone(estimator)
     try:
         return model, quietly(model.fit_transform, X)
     except ValueError as error:
-        if "too few to embed" in str(error):  # the largest component of a cloud of copies
+        if any(text in str(error) for text in NOT_FOR_THIS_CLOUD):
             reject()
         raise
 
@@ -229,7 +237,7 @@ EXTRA_CHECKS = (
 def test_scikit_learn_agrees(estimator):
     excused = {}
     four_points = "four distinct points: the largest component, or a binary graph of them, has rank 2"
-    if estimator.components == "largest" or estimator.epsilon == np.inf:
+    if getattr(estimator, "components", "") == "largest" or getattr(estimator, "epsilon", 0) == np.inf:
         excused = {c: four_points for c in ("check_sample_weights_shape", "check_sample_weights_not_overwritten")}
     if getattr(estimator, "landmarks", None) is not None:
         excused["check_sample_weight_equivalence_on_dense_data"] = "which rows become landmarks depends on their number"

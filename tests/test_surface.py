@@ -33,7 +33,16 @@ def imported(path):
 
 
 def test_public_names_exist_and_nothing_else_is_exported():
-    assert set(outfold.__all__) == {"DiffusionMaps", "LaplacianEigenmaps", "SpectralClustering", "__version__"}
+    methods = {
+        "ClassicalMDS",
+        "DiffusionMaps",
+        "Isomap",
+        "KernelPCA",
+        "LaplacianEigenmaps",
+        "LocallyLinearEmbedding",
+        "SpectralClustering",
+    }
+    assert set(outfold.__all__) == {*methods, "__version__"}
     for name in outfold.__all__:
         assert hasattr(outfold, name)
     assert set(dir(outfold)) == set(outfold.__all__)

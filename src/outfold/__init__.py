@@ -6,9 +6,25 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .methods import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
+    from .methods import (
+        ClassicalMDS,
+        DiffusionMaps,
+        Isomap,
+        KernelPCA,
+        LaplacianEigenmaps,
+        LocallyLinearEmbedding,
+        SpectralClustering,
+    )
 
-_HOMES = {"DiffusionMaps": "methods", "LaplacianEigenmaps": "methods", "SpectralClustering": "methods"}
+_HOMES = {
+    "ClassicalMDS": "methods",
+    "DiffusionMaps": "methods",
+    "Isomap": "methods",
+    "KernelPCA": "methods",
+    "LaplacianEigenmaps": "methods",
+    "LocallyLinearEmbedding": "methods",
+    "SpectralClustering": "methods",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -22,4 +38,13 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-__all__ = ["DiffusionMaps", "LaplacianEigenmaps", "SpectralClustering", "__version__"]
+__all__ = [
+    "ClassicalMDS",
+    "DiffusionMaps",
+    "Isomap",
+    "KernelPCA",
+    "LaplacianEigenmaps",
+    "LocallyLinearEmbedding",
+    "SpectralClustering",
+    "__version__",
+]

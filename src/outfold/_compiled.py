@@ -193,3 +193,95 @@ def aggregate(indptr, indices, data, least):
             labels[i] = count
             count += 1
     return labels, count
+
+
+@Loop
+def barycentric(Z, X, indptr, indices, reg, trace, out, start, stop):
+    """Weights, summing to 1, by which the listed rows of X reconstruct each row of Z.
+
+    G w = 1 with G the Gram matrix of the differences and a ridge: reg times its trace, or (``trace`` False) reg
+    times its diagonal. The second is solved in units of each difference's length, so a difference of zero
+    takes all the weight without a division by zero.
+    """
+    widest = 0
+    for i in range(start, stop):
+        widest = max(widest, indptr[i + 1] - indptr[i])
+    features = Z.shape[1]
+    D = np.empty((widest, features))
+    G = np.empty((widest, widest))
+    w = np.empty(widest)
+    unit = np.empty(widest)
+    for i in range(start, stop):
+        first = indptr[i]
+        k = indptr[i + 1] - first
+        largest = 0.0
+        for a in range(k):
+            for f in range(features):
+                D[a, f] = Z[i, f] - X[indices[first + a], f]
+                largest = max(largest, abs(D[a, f]))
+        total = 0.0
+        shortest = np.inf
+        for a in range(k):
+            length = 0.0
+            for f in range(features):
+                D[a, f] = D[a, f] / largest if largest > 0.0 else 0.0
+                length += D[a, f] * D[a, f]
+            total += length
+            unit[a] = np.sqrt(length)
+            shortest = min(shortest, unit[a])
+        if shortest == 0.0 and not trace:
+            here = 0.0
+            for a in range(k):
+                w[a] = 1.0 if unit[a] == 0.0 else 0.0
+                here += w[a]
+            for a in range(k):
+                out[first + a] = w[a] / here
+            continue
+        for a in range(k):
+            for b in range(a + 1):
+                dot = 0.0
+                for f in range(features):
+                    dot += D[a, f] * D[b, f]
+                G[a, b] = dot if trace else dot / (unit[a] * unit[b])
+            if trace:
+                G[a, a] += reg * total if total > 0.0 else reg
+                w[a] = 1.0
+            else:
+                G[a, a] += reg
+                w[a] = shortest / unit[a]
+        for a in range(k):  # Cholesky, then forward and back
+            for b in range(a + 1):
+                value = G[a, b]
+                for c in range(b):
+                    value -= G[a, c] * G[b, c]
+                if a == b:
+                    G[a, a] = np.sqrt(max(value, 1e-300))
+                else:
+                    G[a, b] = value / G[b, b]
+        for a in range(k):
+            for c in range(a):
+                w[a] -= G[a, c] * w[c]
+            w[a] /= G[a, a]
+        for a in range(k - 1, -1, -1):
+            for c in range(a + 1, k):
+                w[a] -= G[c, a] * w[c]
+            w[a] /= G[a, a]
+        total = 0.0
+        for a in range(k):
+            if not trace:
+                w[a] *= shortest / unit[a]
+            total += w[a]
+        for a in range(k):
+            out[first + a] = w[a] / total
+
+
+@Loop
+def through_neighbours(table, indptr, indices, lengths, order, out):
+    """out[r] = -min_i (lengths_i + table[i])^2 / 2 over the listed rows i of each r, taken in the order given."""
+    for r in order:
+        for j in range(table.shape[1]):
+            best = np.inf
+            for p in range(indptr[r], indptr[r + 1]):
+                value = lengths[p] + table[indices[p], j]
+                best = value if value < best else best
+            out[r, j] = -0.5 * best * best

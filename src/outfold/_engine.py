@@ -58,9 +58,15 @@ class SpectralModel:
         log_mass = np.empty(len(Z))
 
         def fill(block: slice) -> None:
-            rows: Rows = self.rule.rows(np.asarray(Z[block], dtype=float))
-            embedding[block] = rows @ self.basis
-            log_mass[block] = rows.log_mass
+            points = np.asarray(Z[block], dtype=float)
+            with np.errstate(over="ignore", invalid="ignore"):
+                rows: Rows = self.rule.rows(points)
+                values, mass = rows @ self.basis, rows.log_mass
+            beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))
+            if len(beyond):  # where floating point ends a row is its nearest anchor
+                values[beyond] = self.nearest(points[beyond])
+                mass[beyond] = -np.inf
+            embedding[block], log_mass[block] = values, mass
 
         for _ in runner.map(fill, row_blocks(len(Z), self.rule.row_entries), "embedding"):
             pass
@@ -99,10 +105,13 @@ def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runn
         problem = view.pose(X, anchors, measure, _needed(recipe), runner)
         anchors, operator, normalization = problem.anchors, problem.operator, problem.normalization
         spectrum, kept = _select(operator, normalization, recipe)
-        kept = normalization.within_rank(spectrum.values, kept, operator, recipe.wanted, recipe.clip_to_rank)
+        asked = f"{recipe.wanted} of {operator.size} anchors, n_features = {X.shape[1]}"
+        kept = normalization.within_rank(spectrum.values, kept, operator, asked, recipe.clip_to_rank)
         eigenvalues = normalization.eigenvalues(spectrum.values[kept])
         functions = operator.functions(spectrum.vectors[:, kept])
-        functions *= orient(functions, operator.stationary, None if view.given else anchors.points)
+        functions *= orient(
+            functions, operator.stationary / operator.stationary.sum(), None if view.given else anchors.points
+        )
         model = SpectralModel(
             normalization.rule(operator, problem.geometry, problem.kernel, eigenvalues),
             normalization.basis(functions, eigenvalues),

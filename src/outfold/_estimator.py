@@ -28,8 +28,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     n_jobs: int | None
     verbose: bool
     random_state: Any
-    metric: Any
-    kernel: Any
+    _needs_positive = True  # precomputed values must not be negative
 
     def _recipe(self) -> _engine.Recipe:
         raise AssertionError("a method defines its recipe")
@@ -71,9 +70,11 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.report_ = found.report
         self.eigenvalues_ = found.eigenvalues
         self.eigenvectors_ = found.functions
-        self.epsilon_ = found.report.epsilon
+        if hasattr(self, "epsilon"):
+            self.epsilon_ = found.report.epsilon
         self.landmarks_ = found.anchors.points if self._precomputed() is None else found.anchors.index
         self.landmark_indices_ = found.anchors.index
+        self._columns = found.columns
         self.embedding_ = found.embedding.astype(dtype, copy=False)
         self._n_features_out = found.model.basis.shape[1]
 
@@ -130,7 +131,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return Threads(self.n_jobs, bool(self.verbose))
 
     def _precomputed(self) -> str | None:
-        for name, value in (("kernel", self.kernel), ("metric", self.metric)):
+        for name in ("kernel", "metric"):
+            value = getattr(self, name, None)
             if isinstance(value, str) and value == "precomputed":
                 return name
         return None
@@ -141,14 +143,15 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 f"{type(self).__name__} does not take sparse feature matrices. Reduce them first "
                 "(sklearn.decomposition.TruncatedSVD), or pass X.toarray() if it fits in memory."
             )
-        nan = "allow-nan" if isinstance(self.metric, str) and self.metric == "nan_euclidean" else True
+        metric = getattr(self, "metric", None)
+        nan = "allow-nan" if isinstance(metric, str) and metric == "nan_euclidean" else True
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": nan}
         given = self._precomputed()
         if given and not reset:
             return self._validate_given_rows(X, options, given)
         X = validate_data(self, X, reset=reset, ensure_min_samples=2 if reset else 1, **options)
         if given:
-            _check_square(X, given)
+            _check_square(X, given, self._needs_positive)
         return X
 
     def _validate_given_rows(self, X: Any, options: dict[str, Any], given: str) -> Array:
@@ -156,19 +159,19 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         from sklearn.utils import check_array
 
         X = check_array(X, **options)
-        index: Any = self.landmark_indices_
+        index: Any = self._columns
         if X.shape[1] == self.n_features_in_ and X.shape[1] != len(index):
             X = X[:, index]
         elif X.shape[1] != len(index):
             return validate_data(self, X, reset=False, **options)  # raises with both numbers
-        if (X < 0).any():
-            raise ValueError(f"Negative values in data: {given}='precomputed' needs values >= 0, got {X.min():.3g}.")
+        if self._needs_positive:
+            _check_positive(X, given)
         return X
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._precomputed() is not None
-        tags.input_tags.positive_only = self._precomputed() is not None
+        tags.input_tags.positive_only = self._precomputed() is not None and self._needs_positive
         tags.input_tags.sparse = False
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -195,14 +198,19 @@ def _measure(sample_weight: Any, n: int) -> Array:
     return weights if (weights == np.round(weights)).all() else weights / weights[weights > 0].mean()
 
 
-def _check_square(X: Array, given: str) -> None:
+def _check_positive(X: Array, given: str) -> None:
+    if (X < 0).any():
+        raise ValueError(f"Negative values in data: {given}='precomputed' needs values >= 0, got {X.min():.3g}.")
+
+
+def _check_square(X: Array, given: str, positive: bool) -> None:
     if X.shape[0] != X.shape[1]:
         raise ValueError(
             f"{given}='precomputed' needs a square matrix between the training points, got {X.shape}. Pass "
             "features with another metric, or the n x n matrix."
         )
-    if (X < 0).any():
-        raise ValueError(f"Negative values in data: {given}='precomputed' needs values >= 0, got {X.min():.3g}.")
+    if positive:
+        _check_positive(X, given)
     if not np.allclose(X, X.T, rtol=1e-6, atol=1e-10 * np.abs(X).max()):
         raise ValueError(
             f"{given}='precomputed' needs a symmetric matrix; entries differ by up to {np.abs(X - X.T).max():.3g}."

@@ -16,7 +16,7 @@ class Report:
     n_anchors: int
     edges: str  # which pairs were kept
     degree: float  # anchors kept by a row, on average
-    epsilon: float
+    epsilon: float  # NaN where there is none
     bandwidth: str
     dimension: float | None
     solver: str
@@ -28,8 +28,8 @@ class Report:
     residual: float  # largest residual over the distance of its eigenvalue from the trivial one
     gap: float  # between the last kept eigenvalue and the next, NaN if that was not computed
     trace: float
-    negative_mass: float  # of the computed eigenvalues
-    amplification: float  # how much the row rule magnifies rounding: max lambda^(t-1), at least 1
+    negative_mass: float  # part of sum |lambda|: of all eigenvalues for centred kernels, else of the computed ones
+    amplification: float  # how much the row rule magnifies rounding, at least 1: max lambda^(t-1) for diffusion
     extension_gap: float  # largest |transform - spectral embedding| over a sample of the anchors
     warnings: tuple[str, ...] = field(default=())
 
@@ -37,8 +37,6 @@ class Report:
         sizes = ", ".join(map(str, self.component_sizes[:5])) + (", ..." if self.components > 5 else "")
         rows: list[tuple[str, Any]] = [
             ("data", f"{self.n_samples} rows x {self.n_features} features, {self.n_anchors} anchors"),
-            ("epsilon", f"{self.epsilon:.6g} ({self.bandwidth})"),
-            ("dimension", "not estimated" if self.dimension is None else f"about {self.dimension:.2g}"),
             ("graph", f"{self.edges}; {self.degree:.4g} a row"),
             ("components", f"{self.components} (sizes {sizes})"),
             (
@@ -51,10 +49,14 @@ class Report:
             ),
             ("extension", f"gap {self.extension_gap:.1e}, rounding magnified x{self.amplification:.3g}"),
         ]
+        if self.epsilon == self.epsilon:  # there is a bandwidth
+            rows.insert(1, ("epsilon", f"{self.epsilon:.6g} ({self.bandwidth})"))
+        if self.dimension is not None:
+            rows.insert(2, ("dimension", f"about {self.dimension:.2g}"))
         if self.trace == self.trace:  # not of an unnormalised Laplacian
             rows.append(("trace", f"{self.trace:.4g} (a row that sees only itself adds 1)"))
         if self.negative_mass > 0:
-            rows.append(("negative", f"{self.negative_mass:.3g} of the computed spectrum's mass"))
+            rows.append(("negative", f"{self.negative_mass:.3g} of the spectrum's mass"))
         rows += [("note", text) for text in self.warnings]
         width = max(len(name) for name, _ in rows)
         return "\n".join([self.method, *(f"  {name:<{width}}  {value}" for name, value in rows)])

@@ -17,6 +17,8 @@ KERNELS = ("gaussian", "self_tuning", "continuous_knn", "precomputed")
 EPSILON = ("auto", "median", "neighbor", "slope", "percentile")
 SOLVERS = ("auto", "dense", "lanczos", "shift_invert", "lobpcg")
 COMPONENTS = ("warn", "error", "largest", "join")
+CENTRED_SOLVERS = ("auto", "dense", "lanczos")
+RESIDUAL_SOLVERS = ("auto", "dense", "shift_invert", "lanczos")
 SEARCHES = ("auto", "tree", "brute", "faiss")
 LAPLACIANS = ("random_walk", "unnormalized")
 
@@ -152,9 +154,64 @@ def _check_rule(rule: Any) -> None:
         )
 
 
-def solver(value: Any) -> Any:
+def flag(estimator: Any, name: str) -> bool:
+    value = getattr(estimator, name)
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name}={value!r} must be True or False.")
+    return bool(value)
+
+
+def metric(value: Any) -> Any:
+    """A metric, or None for distances that are given."""
+    if isinstance(value, str) and one_of("metric", value, distances.METRICS) == "precomputed":
+        return None
+    if not (callable(value) or isinstance(value, str | distances.Metric)):
+        one_of("metric", value, distances.METRICS)
+    return value if isinstance(value, distances.Metric) else distances.Metric(value)
+
+
+def named_kernel(estimator: Any) -> Any:
+    """A kernel of scikit-learn's with its parameters, or None for values that are given."""
+    kernel, gamma = estimator.kernel, estimator.gamma
+    if not callable(kernel):
+        one_of("kernel", kernel, (*kernels.NAMED, "precomputed"))
+    if isinstance(gamma, str):
+        one_of("gamma", gamma, ("auto",))
+        if kernel != "rbf":
+            raise ValueError(f"gamma='auto' is chosen for kernel='rbf'; with kernel={kernel!r} pass a number or None.")
+    elif gamma is not None:
+        gamma = number("gamma", gamma, low=0.0, open_low=True)
+    degree = number("degree", estimator.degree, low=0.0, open_low=True)
+    coef0 = number("coef0", estimator.coef0, low=-math.inf)
+    return None if isinstance(kernel, str) and kernel == "precomputed" else kernels.Named(kernel, gamma, degree, coef0)
+
+
+def paths_along(value: Any) -> Any:
+    """The graph of Isomap: k neighbours beside the point itself, or a rule."""
+    if isinstance(value, graphs.Union | graphs.Ball):
+        _check_rule(value)
+        return value
+    if isinstance(value, graphs.Mutual | graphs.Threshold | graphs.AllPairs):
+        raise ValueError(f"n_neighbors={value!r}: paths run along a count of neighbours, Union(k) or Ball(radius).")
+    return graphs.Union(count("n_neighbors", value) + 1)
+
+
+def more_neighbours_than(neighbours: int, wanted: Any) -> None:
+    """k neighbours span at most k - 1 dimensions."""
+    needed = 1 if isinstance(wanted, str) else max(wanted) if isinstance(wanted, tuple) else wanted
+    if neighbours <= needed:
+        raise ValueError(
+            f"n_neighbors={neighbours} must be larger than n_components={wanted}: weights on k neighbours are singular "
+            f"for more than k - 1 coordinates. Raise n_neighbors to at least {needed + 1}."
+        )
+
+
+def solver(value: Any, among: Sequence[str] = SOLVERS) -> Any:
     if hasattr(value, "start") or isinstance(value, solvers.Auto):
         return value
+    one_of("solver", value, among)
+    if value == "shift_invert" and among is RESIDUAL_SOLVERS:
+        return solvers.ShiftInvert(solvers.RESIDUAL_SHIFT)
     named = {
         "auto": solvers.Auto(),
         "dense": solvers.Dense(),

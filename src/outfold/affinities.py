@@ -52,6 +52,7 @@ class Affinities:
             return self._settled(len(anchors.measure)).pose(X, anchors, measure, needed, runner)
         if not isinstance(self.edges, AllPairs):
             anchors = along_the_tree(anchors, self.metric)
+        graphs.check_k(self.edges, anchors.measure)
         survey = self._survey(anchors, runner)
         kernel = self.kernel.fit(survey)
         graph = graphs.draw(self.edges, survey, kernel, runner)

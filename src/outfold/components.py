@@ -6,7 +6,7 @@ floating point, and keeping them would leave the eigenvectors of eigenvalue 1 to
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -110,8 +110,7 @@ def _closest_pair(distances: Any, inside: Array, outside: Array) -> tuple[int, i
     if distances.name == "euclidean":
         length, nearest = cKDTree(points[inside]).query(points[outside])
     else:
-        small = replace(distances, anchors=points[inside])
-        blocks = [small.cross(points[outside[at]]) for at in row_blocks(len(outside), len(inside))]
+        blocks = [distances.between(outside[at], inside) for at in row_blocks(len(outside), len(inside))]
         length, nearest = (np.concatenate(c) for c in zip(*((b.min(axis=1), b.argmin(axis=1)) for b in blocks)))
     best = int(length.argmin())
     return int(inside[nearest[best]]), int(outside[best])

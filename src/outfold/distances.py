@@ -8,7 +8,7 @@ rows around it and small distances are right however far the data lies from the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,26 @@ class Metric:
             params["V"] = np.maximum(np.var(X, axis=0, ddof=1), np.finfo(float).tiny)
         if name == "mahalanobis" and "VI" not in params:
             params["VI"] = np.linalg.pinv(np.atleast_2d(np.cov(X.T)))
+        if callable(name):
+            _check_symmetric(name, X)
         return Distances(X, name, params)
+
+
+def _check_symmetric(metric: Callable[[Array, Array], float], X: Array) -> None:
+    """Ask a callable about some pairs, both ways round."""
+    some = X[np.linspace(0, len(X) - 1, min(len(X), 24)).astype(int)]
+    table = cdist(some, some, metric)
+    worst = np.abs(table - table.T).max()
+    if worst > 1e-8 * np.abs(table).max():
+        raise ValueError(
+            f"The metric is not symmetric: d(x, y) and d(y, x) differ by up to {worst:.3g}, where distances reach "
+            f"{np.abs(table).max():.3g}. Pass their mean, if that is what you mean."
+        )
+    if np.abs(np.diagonal(table)).max() > 1e-8 * np.abs(table).max():
+        raise ValueError(
+            f"The metric gives a point a distance of {np.diagonal(table).max():.3g} from itself; it must be 0. Is it a "
+            "kernel? Then pass it as kernel=."
+        )
 
 
 @dataclass(frozen=True)
@@ -60,6 +79,14 @@ class Distances:
     anchors: Array
     name: str | Callable[[Array, Array], float] = "euclidean"
     params: dict[str, Any] = field(default_factory=dict)
+
+    def among(self, rows: Array) -> Distances:
+        """To some of the anchors only."""
+        return replace(self, anchors=self.anchors[rows])
+
+    def between(self, rows: Array, columns: Array) -> Array:
+        """Squared distances between some anchors and others."""
+        return self.among(columns).cross(self.anchors[rows])
 
     def gram(self, runner: Threads) -> Array:
         """Squared distances between all anchors, (n, n)."""
@@ -121,10 +148,32 @@ class Given:
 
     anchors: Array  # indices of the training columns
     squares: bool = True
+    picks: bool = False  # rows hold more columns than the anchors'
 
     def cross(self, Z: Array) -> Array:
         return np.square(Z, dtype=float) if self.squares else np.array(Z, dtype=float)
 
     def nearest(self, Z: Array) -> Array:
-        values = np.asarray(Z)
+        values = np.asarray(Z)[:, self.anchors] if self.picks else np.asarray(Z)
         return values.argmin(axis=1) if self.squares else values.argmax(axis=1)
+
+
+@dataclass(frozen=True)
+class GivenTable:
+    """Precomputed distances between the nodes of a graph; a point is its row of distances to them."""
+
+    anchors: Array  # (n, n)
+    name: str = "given"
+
+    def among(self, rows: Array) -> Given:
+        """To some of the nodes only, picked from a row of all."""
+        return Given(rows, picks=True)
+
+    def between(self, rows: Array, columns: Array) -> Array:
+        return np.square(self.anchors[np.ix_(rows, columns)])
+
+    def cross(self, Z: Array) -> Array:
+        return np.square(Z, dtype=float)
+
+    def nearest(self, Z: Array) -> Array:
+        return np.asarray(Z).argmin(axis=1)

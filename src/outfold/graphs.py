@@ -173,10 +173,10 @@ class SearchSurvey:
     def radius(self, k: float) -> float:
         """As ``DenseSurvey.radius``, over the sample."""
         rows = self.sample
-        lists = _lists_of_mass(
+        lists = lists_of_mass(
             neighbors.of_any_k(self.search), self.distances.anchors[rows], self.measure, k + 1, self.runner
         )
-        return _median_length(_kth(lists, self.measure, k + 1), self.measure[rows])
+        return _median_length(kth(lists, self.measure, k + 1), self.measure[rows])
 
     def pairs(self) -> tuple[Array, Array]:
         """As ``DenseSurvey.pairs``, between 2000 of the sample."""
@@ -189,20 +189,33 @@ def survey(edges: Any, metric: Any, points: Array, measure: Array, runner: Threa
     """What is known about the anchors' distances before the graph is drawn."""
     distances = metric.fit(points)
     if isinstance(edges, AllPairs):
-        _check_memory(len(points))
+        check_memory(
+            len(points),
+            "Keep nearest neighbours only (n_neighbors=32) or solve on some of the points (landmarks=5000).",
+        )
         return DenseSurvey(distances, distances.gram(runner), measure)
     widest = float(edges.k) if isinstance(edges, Union | Mutual) else np.inf
     search = neighbors.build(distances, edges.search)
     return SearchSurvey(search, measure, runner, widest)
 
 
-def _check_memory(n: int) -> None:
+def check_memory(n: int, instead: str) -> None:
     """Refuse a dense table that cannot fit: it and what the solver needs beside it."""
     needed, free = 2.2 * 8 * n * n, free_memory()
     if needed > free:
         raise MemoryError(
             f"A dense kernel of n = {n} points needs about {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. "
-            f"Keep nearest neighbours only (n_neighbors=32) or solve on some of the points (landmarks=5000)."
+            + instead
+        )
+
+
+def check_table(rows: int, columns: int, what: str, instead: str) -> None:
+    """Refuse a table of geodesics that cannot fit beside the kernel of its columns."""
+    needed, free = 8.0 * rows * columns + 2.2 * 8 * columns**2, free_memory()
+    if needed > free:
+        raise MemoryError(
+            f"{what} between {rows} points and {columns} anchors need about {needed / 1e9:.1f} GB, and "
+            f"{free / 1e9:.1f} GB are free. Find those of fewer landmarks ({instead})."
         )
 
 
@@ -289,7 +302,7 @@ class SparseGraph:
     @property
     def row_entries(self) -> int:
         """About how many entries a row takes on the way, for cutting blocks."""
-        return 64 if isinstance(self.search, neighbors.Tree) else len(self.anchors)
+        return neighbors.row_entries(self.search)
 
     def emptied(self) -> SparseGraph:
         """Without the anchors' own lists, which only ``gram`` needs."""
@@ -336,7 +349,7 @@ class SparseGraph:
 
     def _nearest_lists(self, Z: Array, runner: Threads) -> Lists | None:
         mass = max(self.k + 1 if self.radii is not None else 0, self.local or 0)
-        return _lists_of_mass(self.search, Z, self.measure, mass, runner) if mass else None
+        return lists_of_mass(self.search, Z, self.measure, mass, runner) if mass else None
 
     def _own(self, lists: Lists | None) -> tuple[Array | None, Array | None]:
         """The points' own squared radii and local units, where the rule has them."""
@@ -345,7 +358,7 @@ class SparseGraph:
         radii = None if self.radii is None else _midway(lists, self.measure, self.k)
         if self.sigma is None or self.local is None:
             return radii, None
-        return radii, np.maximum(np.sqrt(_kth(lists, self.measure, self.local)), self.floor)
+        return radii, np.maximum(np.sqrt(kth(lists, self.measure, self.local)), self.floor)
 
     def _in_ball(self, Z: Array, sigma: Array | None, runner: Threads) -> Lists:
         if sigma is None or self.sigma is None:
@@ -430,13 +443,11 @@ def draw(edges: Any, found: Any, kernel: Any, runner: Threads) -> Any:
         return DenseGraph(found.distances, found.measure, found.squared, edges.local, unit, floor)
     measure = found.measure
     nearby = isinstance(edges, Union | Mutual)
-    if nearby:
-        _check_k(edges.k, measure)
     mass = max(edges.k + 1 if nearby else 0, edges.local or 0)
-    lists = _lists_of_mass(found.search, found.distances.anchors, measure, mass, runner) if mass else None
+    lists = lists_of_mass(found.search, found.distances.anchors, measure, mass, runner) if mass else None
     local: dict[str, Any] = {}
     if edges.local is not None and lists is not None:
-        sigma = np.sqrt(_kth(lists, measure, edges.local))
+        sigma = np.sqrt(kth(lists, measure, edges.local))
         floor = _unit_floor(sigma)
         local = {"local": edges.local, "sigma": np.maximum(sigma, floor), "floor": floor}
     if nearby and lists is not None:
@@ -449,7 +460,9 @@ def draw(edges: Any, found: Any, kernel: Any, runner: Threads) -> Any:
     return SparseGraph(found.search, "ball", measure, radius=float(radius), lists=lists, **local)
 
 
-def _check_k(k: int, measure: Array) -> None:
+def check_k(edges: Any, measure: Array) -> None:
+    """Refuse more neighbours than there are anchors."""
+    k = getattr(edges, "k", 0)
     if k >= measure.sum():
         raise ValueError(
             f"n_neighbors={k} must be smaller than the number of anchors, n = {measure.sum():g}. Lower it, or pass "
@@ -465,13 +478,13 @@ def _connecting_radius(found: SearchSurvey, sigma: Array | None, runner: Threads
     measure = found.measure
     mass = min(1 + max(3.0, float(int(1.5 * np.log(measure.sum())))), measure.sum() / 2)
     while True:
-        lists = _lists_of_mass(found.search, found.distances.anchors, measure, 2 * mass, runner)
-        lists = lists.kept(lists.squared <= np.repeat(_kth(lists, measure, 2 * mass), np.diff(lists.ptr)))
+        lists = lists_of_mass(found.search, found.distances.anchors, measure, 2 * mass, runner)
+        lists = lists.kept(lists.squared <= np.repeat(kth(lists, measure, 2 * mass), np.diff(lists.ptr)))
         if sigma is not None:
             scaled = lists.squared / (sigma[lists.rows()] * sigma[lists.index])
             order = np.lexsort((scaled, lists.rows()))
             lists = Lists(lists.ptr, lists.index[order], scaled[order])
-        squared = _kth(lists, measure, mass)
+        squared = kth(lists, measure, mass)
         order = np.argsort(squared)
         level = np.searchsorted(np.cumsum(measure[order]), 0.95 * measure.sum() * (1 - 1e-12))
         radius = float(np.sqrt(squared[order[level]]))
@@ -483,7 +496,7 @@ def _connecting_radius(found: SearchSurvey, sigma: Array | None, runner: Threads
 # -- small tools ---------------------------------------------------------------------------
 
 
-def _lists_of_mass(search: Search, Z: Array, measure: Array, mass: float, runner: Threads) -> Lists:
+def lists_of_mass(search: Search, Z: Array, measure: Array, mass: float, runner: Threads) -> Lists:
     """Nearest anchors of each row, enough of them to hold ``mass``."""
     k = min(len(measure), int(np.ceil(mass)))
     lists = search.closest(Z, k, runner)
@@ -497,7 +510,7 @@ def _mass_held(lists: Lists, measure: Array) -> Array:
     return np.add.reduceat(measure[lists.index], lists.ptr[:-1])
 
 
-def _kth(lists: Lists, measure: Array, mass: float) -> Array:
+def kth(lists: Lists, measure: Array, mass: float) -> Array:
     """Squared distance at which the mass is reached (lists are nearest first)."""
     held = np.cumsum(measure[lists.index])
     before = np.append(0.0, held)[lists.ptr[:-1]]
@@ -510,8 +523,8 @@ def _kth(lists: Lists, measure: Array, mass: float) -> Array:
 
 def _midway(lists: Lists, measure: Array, k: int) -> Array:
     """Squared radius midway between the k-th and the (k+1)-th distance."""
-    inner, outer = (np.sqrt(_kth(lists, measure, mass)) for mass in (k, k + 1))
-    return np.where(inner == outer, _kth(lists, measure, k), np.square((inner + outer) / 2))
+    inner, outer = (np.sqrt(kth(lists, measure, mass)) for mass in (k, k + 1))
+    return np.where(inner == outer, kth(lists, measure, k), np.square((inner + outer) / 2))
 
 
 def _median_length(squared: Array, measure: Array) -> float:

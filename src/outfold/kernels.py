@@ -7,13 +7,18 @@ with a number in it; the specification stays as it was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .bandwidths import Bandwidth, Fixed, Neighbor
+from . import neighbors
+from .bandwidths import Bandwidth, Fixed, Neighbor, Percentile
+from .distances import Distances, Metric
+from .graphs import DenseSurvey
+from .sources import Threads, row_blocks
+from .trust import Nearness, Reference
 
 Array = NDArray[Any]
 
@@ -116,6 +121,140 @@ class Affinity:
         return None
 
 
+GIVEN = Bandwidth(float("nan"), "none: kernel values are given")
+NAMED = ("additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial", "rbf", "sigmoid")
+
+
+@dataclass(frozen=True)
+class Named:
+    """One of scikit-learn's kernels by name with its own parameters, or a callable k(x, y)."""
+
+    name: str | Callable[[Array, Array], float]
+    gamma: float | str | None = None  # None: 1 / n_features; "auto": 1 / (2 epsilon), epsilon the median d^2 (rbf)
+    degree: float = 3
+    coef0: float = 1
+
+    def fit(self, points: Array, measure: Array, runner: Threads) -> tuple[KernelValues, Array, Reference]:
+        """The kernel with its numbers, its values between the points, and what they see of each other."""
+        distances = Metric().fit(points)
+        nearness, reference = Nearness.of(_nearest_place(distances, runner), measure)
+        bandwidth = Bandwidth(np.nan, "none")
+        gamma = 1 / points.shape[1] if self.gamma is None else self.gamma
+        squared = distances.gram(runner) if self.name == "rbf" else None
+        if isinstance(gamma, str) and squared is not None:
+            bandwidth = Percentile(50.0).bandwidth(DenseSurvey(distances, squared, measure))
+            gamma = 1 / (2 * bandwidth.epsilon)
+        elif self.name == "rbf":
+            bandwidth = Bandwidth(1 / (2 * gamma), "given" if self.gamma else "1 / n_features")
+        search = None if self.name == "rbf" else neighbors.build(distances, "auto")
+        centre = points.mean(axis=0) if self.name == "linear" else None
+        values = KernelValues(distances, nearness, bandwidth, self.name, gamma, self.degree, self.coef0, search, centre)
+        K = values.gram(squared, runner)
+        if callable(self.name) and not np.allclose(K, K.T, rtol=1e-8, atol=1e-12 * np.abs(K).max()):
+            worst = np.abs(K - K.T).max()
+            raise ValueError(f"The kernel callable is not symmetric: k(x, y) and k(y, x) differ by up to {worst:.3g}.")
+        return values, K, reference
+
+
+@dataclass(frozen=True)
+class KernelValues:
+    """k(x, anchor) for all anchors, and how near the nearest is."""
+
+    distances: Distances
+    nearness: Nearness
+    bandwidth: Bandwidth
+    name: str | Callable[[Array, Array], float]
+    gamma: float
+    degree: float
+    coef0: float
+    search: Any  # of the nearest anchor, where the kernel's own values do not tell
+    centre: Array | None  # "linear" is taken about the mean: centring undoes it, and rounding stays small
+
+    @property
+    def row_entries(self) -> int:
+        return len(self.distances.anchors)
+
+    def gram(self, squared: Array | None, runner: Threads) -> Array:
+        """Between the anchors; squared distances, where they are at hand, are overwritten."""
+        n = len(self.distances.anchors)
+        out = np.empty((n, n)) if squared is None else squared
+
+        def fill(block: slice) -> None:
+            out[block] = self._of(self.distances.anchors[block]) if squared is None else self._rbf(out[block])
+
+        for _ in runner.map(fill, row_blocks(n, n), "kernel"):
+            pass
+        return out
+
+    def values(self, Z: Array) -> tuple[Array, Array]:
+        if self.name == "rbf":
+            squared = self.distances.cross(Z)
+            log_mass = self.nearness.log_mass(squared.min(axis=1))
+            return self._rbf(squared), log_mass
+        lists = self.search.closest(np.clip(Z, -1e150, 1e150), 1, Threads(1))
+        return self._of(Z), self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
+
+    def nearest(self, Z: Array) -> Array:
+        return self.distances.nearest(Z)
+
+    def _rbf(self, squared: Array) -> Array:
+        squared *= -self.gamma
+        return np.exp(squared, out=squared)
+
+    def _of(self, Z: Array) -> Array:
+        anchors = self.distances.anchors
+        if callable(self.name):
+            return _called(self.name, Z, anchors)
+        if self.name == "linear":
+            return (Z - self.centre) @ (anchors - self.centre).T
+        from sklearn.metrics.pairwise import pairwise_kernels
+
+        options = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+        return pairwise_kernels(Z, anchors, metric=self.name, filter_params=True, **options)
+
+
+def _nearest_place(distances: Distances, runner: Threads) -> Array:
+    """Squared distance of each anchor to the nearest one in another place."""
+    places, member = np.unique(distances.anchors, axis=0, return_inverse=True)
+    lists = neighbors.build(replace(distances, anchors=places), "auto").closest(places, 2, runner)
+    return lists.squared[lists.ptr[:-1] + 1][member.ravel()]
+
+
+@dataclass(frozen=True)
+class GivenValues:
+    """Rows of kernel values as the caller gives them.
+
+    k(x, x) is not among them, so how near a point is cannot be told; a row is outside the data when its mass
+    sum |k(x, .)| is outside twice the range of the training rows'.
+    """
+
+    anchors: Array  # indices of the training columns
+    measure: Array
+    lowest: float
+    highest: float
+    bandwidth: Bandwidth = GIVEN
+
+    @classmethod
+    def of(cls, columns: Array, anchors: Any) -> tuple[GivenValues, Array, Reference]:
+        K = np.array(anchors.points[:, columns], dtype=float)
+        mass = np.abs(K) @ anchors.measure
+        found = cls(columns, anchors.measure, float(mass.min()) / 2, float(mass.max()) * 2)
+        return found, K, Reference(0.0, -1e-12)
+
+    @property
+    def row_entries(self) -> int:
+        return len(self.anchors)
+
+    def values(self, Z: Array) -> tuple[Array, Array]:
+        mass = np.abs(Z) @ self.measure
+        with np.errstate(divide="ignore"):
+            beyond = np.maximum(np.log(mass / self.highest), np.log(self.lowest) - np.log(mass))
+        return np.array(Z, dtype=float), -np.maximum(beyond, 0.0)
+
+    def nearest(self, Z: Array) -> Array:
+        return np.asarray(Z).argmax(axis=1)
+
+
 @dataclass(frozen=True)
 class Pairwise:
     """A callable k(x, y) of two rows as a geometry whose values are affinities."""
@@ -137,14 +276,17 @@ class PairwiseValues:
         return self.cross(self.anchors)
 
     def cross(self, Z: Array) -> Array:
-        values = np.array([[self.function(z, a) for a in self.anchors] for z in Z], dtype=float)
-        values = values.reshape(len(Z), len(self.anchors))
-        if not np.isfinite(values).all():
-            raise ValueError("The kernel callable returned NaN or infinity; an affinity must be a finite number >= 0.")
-        return values
+        return _called(self.function, Z, self.anchors)
 
     def nearest(self, Z: Array) -> Array:
         return self.cross(Z).argmax(axis=1)
+
+
+def _called(function: Callable[[Array, Array], float], Z: Array, anchors: Array) -> Array:
+    values = np.array([[function(z, a) for a in anchors] for z in Z], dtype=float).reshape(len(Z), len(anchors))
+    if not np.isfinite(values).all():
+        raise ValueError("The kernel callable returned NaN or infinity; it must return a finite number.")
+    return values
 
 
 def epsilon_from_sigma(sigma: float) -> float:

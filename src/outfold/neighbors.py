@@ -86,15 +86,19 @@ def measured(distances: Distances, Z: Array, ptr: Array, index: Array, runner: T
     return Lists(ptr, index, _look_up(distances, Z, ptr, index, runner))
 
 
-def nearest_first(distances: Distances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
-    """The same, each row in increasing order of distance."""
-    lists = measured(distances, Z, ptr, index, runner)
+def sorted_rows(lists: Lists, runner: Threads) -> Lists:
+    """Each row in increasing order of distance, in place."""
 
     def sort(block: slice) -> None:
         _compiled.sort_rows(lists.ptr, lists.index, lists.squared, block.start, block.stop)
 
-    runner.run(sort, row_blocks(len(Z), 64))
+    runner.run(sort, row_blocks(len(lists.ptr) - 1, 64))
     return lists
+
+
+def nearest_first(distances: Distances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
+    """The same, each row in increasing order of distance."""
+    return sorted_rows(measured(distances, Z, ptr, index, runner), runner)
 
 
 @dataclass(frozen=True)
@@ -317,6 +321,11 @@ class TransformerIndex:
         graph = graph.tocsr()
         order = [np.argsort(graph.data[a:b])[:k] + a for a, b in zip(graph.indptr[:-1], graph.indptr[1:])]
         return graph.indices[np.array(order)]
+
+
+def row_entries(search: Any) -> int:
+    """About how many entries a row takes while it is searched, for cutting blocks."""
+    return 64 if isinstance(search, Tree) else len(search.distances.anchors)
 
 
 def of_any_k(search: Any) -> Search:

@@ -19,25 +19,27 @@ from . import _compiled, components, selection
 from .components import Components
 from .kernels import Kernel
 from .sources import Threads, row_blocks
+from .trust import LOG_FLOOR
 
 Array = NDArray[Any]
 
 Kind = Literal["markov", "laplacian", "residual", "centred"]
-
-LOG_FLOOR = -700.0  # log mass of a point that sees nothing but itself, where exp would underflow
 
 
 @dataclass(frozen=True)
 class Rows:
     """How points see the anchors: ``rows @ basis`` is their embedding."""
 
-    weights: Any  # (r, n), dense or CSR, rows summing to 1
+    weights: Any  # (r, n), dense or CSR
     log_degree: Array  # (r,), log sum_j m_j w(x, x_j)
     log_mass: Array  # the same, or by weights that fall off with distance where w does not: the support
     divisor: Array | None = None  # (r, components) or None
+    centre: Array | None = None  # (n,): subtracted from every row of weights
 
     def __matmul__(self, basis: Array) -> Array:
         values = self.weights @ basis
+        if self.centre is not None:
+            values -= self.centre @ basis
         return values if self.divisor is None else values / self.divisor
 
 
@@ -167,7 +169,7 @@ class Operator:
         """Orthonormal eigenvectors of ``top``: the constant, then contrasts between components."""
         if self.kind == "centred":
             return np.empty((self.size, 0))
-        return self.parts.contrasts(most) * np.sqrt(self.stationary)[:, None]
+        return self.parts.contrasts(most) * np.sqrt(self.stationary / self.stationary.sum())[:, None]
 
     def functions(self, vectors: Array) -> Array:
         """Eigenvectors of the symmetric matrix as functions, orthonormal in ``stationary``."""
@@ -253,7 +255,7 @@ class Markov:
         """How many of the non-trivial values are worth keeping; None: more must be computed to tell."""
         return selection.spectral_dimension(values, t=self.power or 1.0)
 
-    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: Any, clip: bool) -> Array:
+    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
         """The kept pairs, or an error if some are rounding or have no real power."""
         kept = not_rounding(values, kept, operator.size, asked, clip, skip=1)
         chosen = values[kept]
@@ -312,7 +314,7 @@ class Unnormalized:
     def dimension(self, operator: Operator, values: Array) -> int | None:
         return selection.spectral_dimension(1 + values * (2 / operator.spread))
 
-    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: Any, clip: bool) -> Array:
+    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
         return kept  # the small end has no rank to run out of
 
     def amplification(self, values: Array) -> float:
@@ -322,7 +324,7 @@ class Unnormalized:
         return 0.0
 
 
-def not_rounding(values: Array, kept: Array, n: int, asked: Any, clip: bool, skip: int, hint: str = "") -> Array:
+def not_rounding(values: Array, kept: Array, n: int, asked: str, clip: bool, skip: int, hint: str = "") -> Array:
     """The kept pairs, those beyond the rank left out if ``clip``, else refused."""
     tiny = n * np.finfo(float).eps * float(np.abs(values).max())
     beyond = np.abs(values[kept]) <= tiny
@@ -332,7 +334,7 @@ def not_rounding(values: Array, kept: Array, n: int, asked: Any, clip: bool, ski
         return kept[~beyond]
     rank = int((np.abs(values) > tiny).sum()) - skip
     raise ValueError(
-        f"n_components={asked} reaches beyond the rank of the kernel: only {rank} non-trivial eigenvalues exceed "
+        f"n_components={asked}: that is beyond the rank of the kernel, only {rank} non-trivial eigenvalues exceed "
         f"rounding ({tiny:.1e}). The data may hold few distinct points, or "
         + (hint or f"epsilon may be too large. Ask for at most {rank} components or lower epsilon.")
     )

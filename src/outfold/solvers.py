@@ -6,7 +6,7 @@ known exactly. Those are deflated first, so no solver ever has to find a multipl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +21,8 @@ from .exceptions import ConvergenceError
 from .normalizations import Operator, links
 
 Array = NDArray[Any]
+
+RESIDUAL_SHIFT = 1e-13  # of locally linear embedding, whose small eigenvalues are squares
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ class Auto:
         if count > n // 20 and n <= 20_000:
             return Dense(), f"{count} pairs are more than n/20 = {n // 20}"
         if operator.kind == "residual" and operator.sparse:
-            return ShiftInvert(1e-13), f"the small end of a residual, sparse and n = {n}"
+            return ShiftInvert(RESIDUAL_SHIFT), f"the small end of a residual, sparse and n = {n}"
         if operator.kind == "laplacian" and operator.sparse and n > self.lanczos_up_to:
             return Lobpcg(), f"the small end of an unnormalised Laplacian, sparse and n = {n}"
         if operator.kind == "laplacian":
@@ -237,6 +239,8 @@ class Auto:
         """What to try, in order, when a solver fails: with more patience, then another way."""
         if operator.size <= 10_000:
             chain: list[Any] = [Dense()]
+        elif operator.kind in ("centred", "residual"):
+            chain = [Lanczos(tol=1e-9, max_iterations=3000)]
         else:
             chain = [Lobpcg(tol=1e-3, max_iterations=120)] if operator.sparse else []
             chain += [Lanczos(tol=1e-9, max_iterations=3000), ShiftInvert()]
@@ -245,6 +249,8 @@ class Auto:
 
 def solve(operator: Operator, solver: Any, count: int) -> Spectrum:
     """The trivial eigenpairs and as many more as make ``count``, with their residuals."""
+    if operator.both_ends:
+        return _both_ends(operator, solver, count)
     trivial = operator.trivial(count)
     exact = trivial.shape[1]
     values, vectors = np.full(exact, operator.top), trivial
@@ -257,6 +263,21 @@ def solve(operator: Operator, solver: Any, count: int) -> Spectrum:
         values, vectors = np.append(values, found), np.hstack([trivial, found_vectors])
     residuals = np.linalg.norm(operator.matmat(vectors) - vectors * values, axis=0)
     return Spectrum(values, vectors, exact, residuals, name, why)
+
+
+def _both_ends(operator: Operator, solver: Any, count: int) -> Spectrum:
+    """The pairs largest in magnitude: the positive ones of one end and the negative ones of the other."""
+    n, plain = operator.size, replace(operator, both_ends=False)
+    up = solve(plain, solver, n if 2 * count >= n else count)
+    values, vectors, residuals = up.values, up.vectors, up.residuals
+    if 2 * count < n:
+        down = solve(replace(plain, matrix=-operator.matrix), solver, count)
+        above, below = up.values > 0, down.values >= 0
+        values = np.append(up.values[above], -down.values[below])
+        vectors = np.hstack([up.vectors[:, above], down.vectors[:, below]])
+        residuals = np.append(up.residuals[above], down.residuals[below])
+    order = np.argsort(-np.abs(values), kind="stable")[:count]
+    return Spectrum(values[order], vectors[:, order], 0, residuals[order], up.solver, up.why)
 
 
 def _try(operator: Operator, solver: Any, trivial: Array, count: int, why: str) -> tuple[Array, Array, str, str]:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+LOG_FLOOR = -700.0  # log mass of a point that sees nothing but itself, where exp would underflow
+
 
 @dataclass(frozen=True)
 class Trust:
@@ -17,6 +19,28 @@ class Trust:
 
     support: Array
     flag: Array
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """Support where a kernel has no mass to speak of: -d^2 / (2 unit^2), d the distance to the nearest anchor."""
+
+    unit_squared: float  # median squared distance of an anchor to the nearest other place
+
+    @classmethod
+    def of(cls, squared: Array, measure: Array) -> tuple[Nearness, Reference]:
+        """From the anchors' squared distances to the nearest other place."""
+        if not np.isfinite(squared).any():
+            squared = np.ones(len(squared))
+        squared = np.where(np.isfinite(squared), squared, np.nanmax(squared[np.isfinite(squared)]))
+        order = np.argsort(squared)
+        half = np.searchsorted(np.cumsum(measure[order]), measure.sum() / 2 * (1 - 1e-12))
+        nearness = cls(float(squared[order[half]]))
+        lonely = np.maximum(nearness.log_mass(squared), LOG_FLOOR)
+        return nearness, Reference.of(lonely, np.zeros(len(squared)), measure)
+
+    def log_mass(self, squared: Array) -> Array:
+        return np.maximum(-0.5 * (squared / self.unit_squared), -np.finfo(float).max)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The methods, each a short declaration over the engine."""
+"""Diffusion maps, Laplacian eigenmaps and spectral clustering: affinities, normalised."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sklearn.base import ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
-from . import _resolve
-from ._engine import Recipe
-from ._estimator import SpectralEstimator
-from .affinities import Affinities
-from .normalizations import Markov
+from .. import _resolve
+from .._engine import Recipe
+from .._estimator import SpectralEstimator
+from ..affinities import Affinities
+from ..normalizations import Markov
 
 Array = NDArray[Any]
 

@@ -1,0 +1,257 @@
+"""Centred kernels: kernel PCA, classical MDS and, over geodesics, Isomap.
+
+    K~ = K - K 1m'/M - 1m'K/M + (m'Km/M^2),    K~ diag(m) f = lambda f,    embedding = sqrt(lambda) f
+
+with m the measure and M its sum. A new point is (k(x, .) - column means) m f / sqrt(lambda): the mean of
+its own row drops out, because f is orthogonal to the constant. A negative eigenvalue (distances that are not
+Euclidean) gives sqrt(|lambda|) f if it is wanted at all (Laub and Mueller, 2004).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import selection
+from ._problem import Problem
+from .affinities import given_columns
+from .components import Components
+from .distances import Given
+from .graphs import check_memory
+from .kernels import GivenValues
+from .landmarks import Anchors
+from .normalizations import Operator, Rows, not_rounding
+from .sources import Threads, row_blocks
+from .trust import Nearness
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class CentredRule:
+    """k(x, .) - column means, weighted by the measure."""
+
+    geometry: Any
+    measure: Array | None  # None: 1 everywhere
+    centre: Array  # column means of the kernel
+
+    @property
+    def row_entries(self) -> int:
+        return self.geometry.row_entries
+
+    def rows(self, Z: Array) -> Rows:
+        values, log_mass = self.geometry.values(Z)
+        centre = self.centre
+        if self.measure is not None:
+            values *= self.measure
+            centre = centre * self.measure
+        return Rows(values, log_mass, log_mass, centre=centre)
+
+
+@dataclass(frozen=True)
+class Centring:
+    """Double centring; ``signed`` keeps the eigenvalues largest in magnitude, whatever their sign."""
+
+    signed: bool = False
+    skip: ClassVar[int] = 0
+    merges_copies: ClassVar[bool] = False
+
+    def fit(self, K: Array, measure: Array, runner: Threads) -> Operator:
+        """Turn K into the symmetric conjugate of K~ diag(m), in place."""
+        centre = K @ measure / measure.sum()
+        level = float(centre @ measure / measure.sum())
+        root = np.sqrt(measure)
+        blocks = row_blocks(len(K), len(K))
+
+        def shift(block: slice) -> float:
+            rows = K[block]
+            rows -= centre[block, None]
+            rows -= centre - level
+            if not np.all(root == 1):
+                rows *= root[block, None]
+                rows *= root
+            return float(np.abs(rows).sum(axis=1).max())
+
+        bound = max(runner.map(shift, blocks, "centring"))
+        if not np.isfinite(bound):
+            raise ValueError("The kernel overflows: its values reach infinity. Rescale the features.")
+        parts = Components(np.zeros(len(K), int), np.ones(1))
+        return Operator("centred", K, bound, bound, measure, measure, parts, measure, centre, self.signed, runner)
+
+    def rule(self, operator: Operator, geometry: Any, kernel: Any, eigenvalues: Array) -> CentredRule:
+        weighted = not np.all(operator.measure == 1)
+        return CentredRule(geometry, operator.measure if weighted else None, operator.mass)
+
+    def eigenvalues(self, operator_values: Array) -> Array:
+        return operator_values
+
+    def basis(self, functions: Array, eigenvalues: Array) -> Array:
+        return functions * (np.sign(eigenvalues) / np.sqrt(np.abs(eigenvalues)))
+
+    def scale(self, eigenvalues: Array) -> Array:
+        return eigenvalues
+
+    def dimension(self, operator: Operator, values: Array) -> int | None:
+        return selection.spectral_dimension(values if self.signed else np.maximum(values, 0))
+
+    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
+        """Pairs whose eigenvalue is more than rounding, and positive unless signs are kept."""
+        usable = values if self.signed else np.maximum(values, 0)
+        hint = "lie on a line or plane; other eigenvalues are zero or negative. Ask for fewer components."
+        return not_rounding(usable, kept, operator.size, asked, clip, skip=0, hint=hint)
+
+    def amplification(self, values: Array) -> float:
+        sizes = np.abs(values)
+        return float(np.sqrt(sizes.max() / sizes.min()))
+
+    def negative_mass(self, operator: Operator, values: Array) -> float:
+        """The part of sum |lambda| that is negative, over the whole spectrum (beyond 1000 rows estimated)."""
+        trace, absolute = float(operator.diagonal().sum()), _absolute_trace(operator)
+        share = (absolute - trace) / (2 * absolute)
+        return float(share) if share > 1e-12 else 0.0
+
+
+def _absolute_trace(operator: Operator) -> float:
+    """sum |lambda|: exact up to 1000 rows, beyond by Lanczos quadrature over random signs (Ubaru, Chen, Saad 2017)."""
+    n, steps, probes = operator.size, 40, 12
+    if n <= 1000:
+        return float(np.abs(np.linalg.eigvalsh(operator.matrix)).sum())
+    V = np.random.default_rng(n).choice([-1.0, 1.0], (n, probes)) / np.sqrt(n)
+    before, off = np.zeros_like(V), np.zeros(probes)
+    basis, diagonal, offs = [V], [], []
+    for _ in range(steps):
+        W = operator.matmat(V) - before * off
+        diagonal.append((V * W).sum(axis=0))
+        W -= V * diagonal[-1]
+        for older in basis:  # keep the basis orthogonal
+            W -= older * (older * W).sum(axis=0)
+        off = np.linalg.norm(W, axis=0)
+        offs.append(off)
+        before, V = V, W / np.where(off > 0, off, 1.0)
+        basis.append(V)
+    total = 0.0
+    for p in range(probes):
+        main, side = np.array([d[p] for d in diagonal]), np.array([o[p] for o in offs[:-1]])
+        values, vectors = np.linalg.eigh(np.diag(main) + np.diag(side, 1) + np.diag(side, -1))
+        total += float(vectors[0] ** 2 @ np.abs(values))
+    return n * total / probes
+
+
+@dataclass(frozen=True)
+class SquaredDistances:
+    """-d^2 / 2 to the anchors, and how near the nearest is."""
+
+    distances: Any
+    nearness: Nearness
+
+    @property
+    def row_entries(self) -> int:
+        return len(self.distances.anchors)
+
+    def values(self, Z: Array) -> tuple[Array, Array]:
+        squared = self.distances.cross(Z)
+        log_mass = self.nearness.log_mass(squared.min(axis=1))
+        squared *= -0.5
+        return squared, log_mass
+
+    def nearest(self, Z: Array) -> Array:
+        return self.distances.nearest(Z)
+
+
+@dataclass(frozen=True)
+class Distant:
+    """The view of classical MDS: -d^2 / 2 between all anchors, centred. metric None: distances are given."""
+
+    metric: Any
+    normalization: Centring
+    merges_copies: ClassVar[bool] = False
+
+    @property
+    def given(self) -> bool:
+        return self.metric is None
+
+    def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
+        check_memory(len(anchors.measure), "Solve on some of the points (landmarks=5000).")
+        if self.given:
+            distances: Any = Given(given_columns(anchors))
+            squared = distances.cross(anchors.points[:, anchors.index])
+        else:
+            distances = self.metric.fit(anchors.points)
+            squared = distances.gram(runner)
+        nearness, reference = Nearness.of(distinct_nearest(squared, runner), anchors.measure)
+        squared *= -0.5
+        return Problem(
+            anchors,
+            self.normalization.fit(squared, anchors.measure, runner),
+            self.normalization,
+            SquaredDistances(distances, nearness),
+            None,
+            reference,
+            columns=anchors.index if self.given else None,
+            edges="all pairs",
+            degree=float(len(anchors.measure)),
+        )
+
+    def concerns(self, report: Any, values: Array, problem: Problem) -> list[str]:
+        return negative_concerns(report)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The view of kernel PCA: values of a kernel between all anchors, centred."""
+
+    kernel: Any  # kernels.Named; None: the values are given
+    normalization: Centring
+    merges_copies: ClassVar[bool] = False
+
+    @property
+    def given(self) -> bool:
+        return self.kernel is None
+
+    def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
+        check_memory(len(anchors.measure), "Solve on some of the points (landmarks=5000).")
+        if self.given:
+            geometry, K, reference = GivenValues.of(given_columns(anchors), anchors)
+        else:
+            geometry, K, reference = self.kernel.fit(anchors.points, anchors.measure, runner)
+        return Problem(
+            anchors,
+            self.normalization.fit(K, anchors.measure, runner),
+            self.normalization,
+            geometry,
+            None,
+            reference,
+            columns=anchors.index if self.given else None,
+            edges="all pairs",
+            degree=float(len(anchors.measure)),
+            bandwidth=geometry.bandwidth,
+        )
+
+    def concerns(self, report: Any, values: Array, problem: Problem) -> list[str]:
+        return negative_concerns(report)
+
+
+def distinct_nearest(squared: Array, runner: Threads) -> Array:
+    """Squared distance of each row of a table to the nearest point in another place."""
+    out = np.empty(len(squared))
+
+    def look(block: slice) -> None:
+        out[block] = np.where(squared[block] > 0, squared[block], np.inf).min(axis=1)
+
+    for _ in runner.map(look, row_blocks(len(squared), squared.shape[1]), "nearest"):
+        pass
+    return out
+
+
+def negative_concerns(report: Any) -> list[str]:
+    """A warning where much of the spectrum is negative."""
+    if report.negative_mass <= 0.3:
+        return []
+    return [
+        f"{100 * report.negative_mass:.0f} % of the spectrum's mass is negative: these distances are far from "
+        "Euclidean, and coordinates with positive eigenvalues show the rest only. signed=True keeps the largest of "
+        "either sign."
+    ]

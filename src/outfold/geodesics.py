@@ -1,0 +1,231 @@
+"""Lengths of shortest paths through a neighbour graph, for Isomap.
+
+    D(x, y) = min over the neighbours i of x of  d(x, x_i) + D(x_i, y)
+
+A point reaches the graph through its k nearest training points (or those within the radius), and y runs over the
+anchors: all training points, or landmarks, whose geodesics through the graph of all are kept, n x landmarks of
+them. A training point is its own nearest neighbour, so its row is its row of the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from . import _compiled, components, graphs, neighbors
+from ._problem import Problem
+from .affinities import along_the_tree, given_columns
+from .centring import Centring, negative_concerns
+from .components import Components
+from .distances import GivenTable
+from .graphs import Ball, SearchSurvey
+from .landmarks import Anchors, Everything
+from .neighbors import Lists
+from .sources import Threads
+from .trust import Nearness
+
+Array = NDArray[Any]
+
+SOURCES = 16  # geodesics from so many sources are found together
+
+
+@dataclass(frozen=True)
+class Geodesics:
+    """-D^2 / 2 to the anchors, and how near the nearest training point is."""
+
+    search: Any  # over the nodes of the graph
+    measure: Array  # of the nodes
+    k: int  # neighbours of a new point; 0: those within the radius
+    radius: float
+    table: Array  # (nodes, anchors): D
+    at: Array  # which nodes the anchors are
+    nearness: Nearness
+
+    @property
+    def row_entries(self) -> int:
+        return max(self.table.shape[1], neighbors.row_entries(self.search))
+
+    def values(self, Z: Array) -> tuple[Array, Array]:
+        lists = self._steps(np.clip(Z, -1e150, 1e150))
+        out = np.empty((len(Z), self.table.shape[1]))
+        order = np.argsort(lists.index[lists.ptr[:-1]], kind="stable")  # rows with the same neighbours together
+        _compiled.through_neighbours(self.table, lists.ptr, lists.index, np.sqrt(lists.squared), order, out)
+        return out, self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
+
+    def nearest(self, Z: Array) -> Array:
+        if len(self.at) == len(self.table):
+            lists = self.search.closest(np.clip(Z, -1e150, 1e150), 1, Threads(1))
+            return lists.index[lists.ptr[:-1]]  # every node is an anchor, in the same order
+        return self.search.distances.among(self.at).nearest(Z)
+
+    def _steps(self, Z: Array) -> Lists:
+        """The nodes a point reaches at once, nearest first."""
+        if self.k:
+            lists = graphs.lists_of_mass(self.search, Z, self.measure, self.k, Threads(1))
+            return lists.kept(lists.squared <= np.repeat(graphs.kth(lists, self.measure, self.k), np.diff(lists.ptr)))
+        nearest = self.search.closest(Z, 1, Threads(1))
+        lists = self.search.within(Z, np.full(len(Z), self.radius), None, Threads(1))
+        lists = lists.kept(lists.squared <= self.radius**2)
+        empty = np.flatnonzero(np.diff(lists.ptr) == 0)
+        if len(empty):
+            lists = _with_nearest(lists, nearest, empty)
+        return neighbors.sorted_rows(lists, Threads(1))
+
+
+def _with_nearest(lists: Lists, nearest: Lists, empty: Array) -> Lists:
+    """Give empty rows their nearest node."""
+    first = nearest.ptr[empty]
+    rows = np.append(lists.rows(), empty)
+    order = np.argsort(rows, kind="stable")
+    counts = np.diff(lists.ptr)
+    counts[empty] = 1
+    index, squared = (
+        np.append(a, b)[order]
+        for a, b in ((lists.index, nearest.index[first]), (lists.squared, nearest.squared[first]))
+    )
+    return Lists(np.append(0, np.cumsum(counts)), index, squared)
+
+
+@dataclass(frozen=True)
+class Geodesic:
+    """The view of Isomap: -D^2 / 2 between the anchors through the graph of all rows, centred."""
+
+    metric: Any  # None: distances are given
+    edges: Any  # Union (its k counts the point itself) or Ball
+    normalization: Centring
+    components: str = "warn"
+    merges_copies: ClassVar[bool] = False
+
+    @property
+    def given(self) -> bool:
+        return self.metric is None
+
+    def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
+        nodes, at = self._nodes(X, anchors, measure)
+        return self._pose(nodes, at, anchors.index is None, needed, runner)
+
+    def _nodes(self, X: Array, anchors: Anchors, measure: Array) -> tuple[Anchors, Array]:
+        """The nodes of the graph, neighbours side by side, and which of them are the anchors."""
+        if self.given:
+            given_columns(anchors)
+        nodes = Everything().select(X, measure, np.random.default_rng())
+        members: Any = nodes.index
+        if anchors.index is None:  # points of the caller's become nodes
+            index = np.append(members, np.full(len(anchors.points), -1))
+            points, mass = (
+                np.concatenate(p) for p in ((nodes.points, anchors.points), (nodes.measure, anchors.measure))
+            )
+            chosen = np.append(np.zeros(len(nodes.measure), bool), np.ones(len(anchors.measure), bool))
+            nodes = Anchors(points, index, mass)
+        else:
+            chosen = np.isin(members, anchors.index)
+        tagged = along_the_tree(Anchors(nodes.points, np.arange(len(chosen)), nodes.measure), self.metric)
+        order: Any = tagged.index
+        return nodes.at(order), np.flatnonzero(chosen[order])
+
+    def _pose(self, nodes: Anchors, at: Array, foreign: bool, needed: int, runner: Threads) -> Problem:
+        self._check_sizes(nodes, at)
+        distances: Any = GivenTable(nodes.points[:, nodes.index]) if self.given else self.metric.fit(nodes.points)
+        search = neighbors.build(distances, self.edges.search)
+        graph = graphs.draw(self.edges, SearchSurvey(search, nodes.measure, runner), None, runner)
+        lengths = graph.gram(runner)
+        np.sqrt(lengths.data, out=lengths.data)
+        pattern = csr_array((np.ones(lengths.nnz), lengths.indices, lengths.indptr), lengths.shape)
+        parts = components.find(pattern, nodes.measure)
+        notes: tuple[str, ...] = ()
+        if parts.count > 1:
+            if self.components == "largest":
+                return self._within_largest(nodes, at, parts, foreign, needed, runner)
+            lengths, notes = self._joined(lengths, parts, distances)
+        nearness, reference = Nearness.of(_nearest_elsewhere(lengths), nodes.measure)
+        table = shortest_paths(lengths, at, runner)
+        K = -0.5 * np.square(table[at])
+        k = graph.k - 1 if graph.kind == "union" else 0
+        index: Any = nodes.index
+        return Problem(
+            Anchors(nodes.points[at], None if foreign else index[at], nodes.measure[at]),
+            self.normalization.fit(K, nodes.measure[at], runner),
+            self.normalization,
+            Geodesics(search, nodes.measure, k, graph.radius, table, at, nearness),
+            None,
+            reference,
+            columns=nodes.index if self.given else None,
+            edges=f"paths along the {self._told(graph)}" + ("" if search.exact else ", found approximately"),
+            degree=lengths.nnz / len(nodes.measure),
+            notes=notes,
+        )
+
+    def _check_sizes(self, nodes: Anchors, at: Array) -> None:
+        n = nodes.measure.sum()
+        if not isinstance(self.edges, Ball) and self.edges.k > n:
+            raise ValueError(
+                f"n_neighbors={self.edges.k - 1} must be smaller than the number of points, n = {n:g}. Lower it."
+            )
+        graphs.check_table(len(nodes.measure), len(at), "Geodesics", "landmarks=1000")
+
+    def _told(self, graph: Any) -> str:
+        if graph.kind == "union":
+            return f"union of {graph.k - 1} nearest neighbours"
+        return replace(self.edges, radius=graph.radius).told()
+
+    def _within_largest(
+        self, nodes: Anchors, at: Array, parts: Components, foreign: bool, needed: int, runner: Threads
+    ) -> Problem:
+        inside = parts.labels == 0
+        kept = np.flatnonzero(inside[at])
+        enough = self.edges.k if not isinstance(self.edges, Ball) else 0
+        if len(kept) < needed + 1 or nodes.measure[inside].sum() <= enough:
+            raise ValueError(
+                f"The largest of {parts.count} components holds {len(kept)} of {len(at)} anchors: too few to embed. "
+                "Raise n_neighbors."
+            )
+        place = np.cumsum(inside) - 1
+        return self._pose(nodes.at(np.flatnonzero(inside)), place[at[kept]], foreign, needed, runner)
+
+    def _joined(self, lengths: csr_array, parts: Components, distances: Any) -> tuple[csr_array, tuple[str, ...]]:
+        """The graph with the shortest bridges between its parts, and what to say of it."""
+        told = f"The neighbour graph has {parts.told()}, so some geodesics are infinite."
+        now = f"{self.edges.remedy()} (now {self._now()})"
+        if self.components == "error":
+            raise ValueError(f"{told} {now} or pass components='join' or 'largest'.")
+        pairs = components.bridges(parts, distances)
+        across = np.array([np.sqrt(distances.between(pairs[[i], 0], pairs[[i], 1])[0, 0]) for i in range(len(pairs))])
+        ends = np.vstack([pairs, pairs[:, ::-1]]).T
+        more = csr_array((np.append(across, across), ends), shape=lengths.shape)
+        joined = csr_array(_explicit_sum(lengths, more))
+        if self.components == "join":
+            return joined, ()
+        return joined, (
+            f"{told} They were joined by the shortest bridges. {now}, or pass components='join' if that is meant.",
+        )
+
+    def _now(self) -> str:
+        return f"{self.edges.radius}" if isinstance(self.edges, Ball) else f"{self.edges.k - 1}"
+
+    def concerns(self, report: Any, values: Array, problem: Problem) -> list[str]:
+        return negative_concerns(report)
+
+
+def shortest_paths(lengths: csr_array, sources: Array, runner: Threads) -> Array:
+    """Geodesics from each node to each source, (nodes, sources)."""
+    from scipy.sparse.csgraph import dijkstra
+
+    return np.ascontiguousarray(dijkstra(lengths, directed=False, indices=sources).T)
+
+
+def _nearest_elsewhere(lengths: csr_array) -> Array:
+    """Squared length of each node's shortest edge to another place."""
+    return np.square(np.minimum.reduceat(np.where(lengths.data > 0, lengths.data, np.inf), lengths.indptr[:-1]))
+
+
+def _explicit_sum(a: csr_array, b: csr_array) -> csr_array:
+    """Both patterns, explicit zeros kept (they share no entry)."""
+    a, b = a.tocoo(), b.tocoo()
+    parts = [np.concatenate(p) for p in ((a.data, b.data), (a.row, b.row), (a.col, b.col))]
+    order = np.lexsort((parts[2], parts[1]))
+    ptr = np.append(0, np.cumsum(np.bincount(parts[1], minlength=a.shape[0])))
+    return csr_array((parts[0][order], parts[2][order], ptr), shape=a.shape)

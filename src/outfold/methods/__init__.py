@@ -1,0 +1,15 @@
+"""The methods, each a short declaration over the engine."""
+
+from .barycentric import LocallyLinearEmbedding
+from .centred import ClassicalMDS, Isomap, KernelPCA
+from .diffusion import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
+
+__all__ = [
+    "ClassicalMDS",
+    "DiffusionMaps",
+    "Isomap",
+    "KernelPCA",
+    "LaplacianEigenmaps",
+    "LocallyLinearEmbedding",
+    "SpectralClustering",
+]

@@ -1,0 +1,193 @@
+"""Locally linear embedding: each point as a combination of its neighbours.
+
+    W minimises |x_i - sum_j W_ij x_j|^2 over the k nearest, rows summing to 1; small end of (I - W)' diag(m) (I - W)
+
+The Gram matrix of the differences x_i - x_j is singular for k > n_features, so it gets a ridge: reg times its
+trace in the fit (as scikit-learn has it), reg times its diagonal for the rows of any point. The second is zero
+where the point is its own neighbour: a training point is reproduced exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, eye_array
+
+from . import _compiled, components, neighbors
+from ._problem import Problem
+from .affinities import along_the_tree
+from .distances import Metric
+from .landmarks import Anchors
+from .neighbors import Lists
+from .normalizations import Operator, Rows
+from .sources import Threads, row_blocks
+from .trust import Nearness
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class BarycentricRule:
+    """The weights by which a point's nearest anchors reconstruct it."""
+
+    search: Any
+    k: int
+    reg: float
+    nearness: Nearness
+
+    @property
+    def row_entries(self) -> int:
+        return neighbors.row_entries(self.search)
+
+    @property
+    def geometry(self) -> Any:
+        return self
+
+    def nearest(self, Z: Array) -> Array:
+        return self.search.distances.nearest(Z)
+
+    def rows(self, Z: Array) -> Rows:
+        inside = np.clip(Z, -1e150, 1e150)
+        lists = _k_nearest(self.search.closest(inside, self.k, Threads(1)), self.k)
+        W = weights(Z, self.search.distances.anchors, lists, self.reg, False, Threads(1))
+        log_mass = self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
+        return Rows(W, log_mass, log_mass)
+
+
+def _k_nearest(lists: Lists, k: int) -> Lists:
+    """The k nearest of each row, and what lies exactly as far as the last."""
+    limit = lists.squared[lists.ptr[:-1] + k - 1]
+    return lists.kept(lists.squared <= np.repeat(limit, np.diff(lists.ptr)))
+
+
+def weights(Z: Array, anchors: Array, lists: Lists, reg: float, trace: bool, runner: Threads) -> csr_array:
+    """Reconstruction weights of each row of Z, with a ridge by the trace or by the diagonal."""
+    out = np.empty(len(lists.index))
+    Z, anchors = (np.ascontiguousarray(A, dtype=float) for A in (Z, anchors))
+
+    def fill(block: slice) -> None:
+        _compiled.barycentric(Z, anchors, lists.ptr, lists.index, reg, trace, out, block.start, block.stop)
+
+    runner.run(fill, row_blocks(len(Z), 64 * (1 + Z.shape[1] // 8)))
+    return csr_array((out, lists.index, lists.ptr), shape=(len(Z), len(anchors)))
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Eigenfunctions of the small end, orthonormal in the measure; eigenvalues are those of (I - W)'(I - W)."""
+
+    reg: float
+    k: int
+    nearness: Nearness
+    skip: ClassVar[int] = 1
+
+    def rule(self, operator: Operator, geometry: Any, kernel: Any, eigenvalues: Array) -> BarycentricRule:
+        return BarycentricRule(geometry, self.k, self.reg, self.nearness)
+
+    def eigenvalues(self, operator_values: Array) -> Array:
+        return -operator_values
+
+    def basis(self, functions: Array, eigenvalues: Array) -> Array:
+        return functions.copy()
+
+    def scale(self, eigenvalues: Array) -> Array:
+        return np.ones(len(eigenvalues))
+
+    def dimension(self, operator: Operator, values: Array) -> int | None:
+        """Cut at the largest relative gap among the first ten."""
+        first = np.maximum(-values[:11], operator.size * np.finfo(float).eps * operator.spread)
+        return int((first[1:] / first[:-1]).argmax()) + 1
+
+    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
+        return kept  # the small end has no rank to run out of
+
+    def amplification(self, values: Array) -> float:
+        return 1.0
+
+    def negative_mass(self, operator: Operator, values: Array) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """The view of locally linear embedding. Equal rows are one point, of their joint measure."""
+
+    k: int
+    reg: float
+    components: str = "warn"
+    given: ClassVar[bool] = False
+    merges_copies: ClassVar[bool] = True
+
+    def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
+        n = len(anchors.measure)
+        if self.k >= n:
+            raise ValueError(
+                f"n_neighbors={self.k} must be smaller than the number of distinct points, n = {n}. Lower it."
+            )
+        anchors = along_the_tree(anchors, Metric())
+        search = neighbors.build(Metric().fit(anchors.points), "auto")
+        lists = search.closest(anchors.points, self.k + 1, runner)
+        lists = _k_nearest(lists.kept(lists.index != lists.rows()), self.k)
+        W = weights(anchors.points, anchors.points, lists, self.reg, True, runner)
+        pattern = csr_array((np.ones(W.nnz), W.indices, W.indptr), W.shape)
+        parts = components.find(pattern, anchors.measure)
+        if parts.count > 1 and self.components == "error":
+            raise ValueError(
+                f"The neighbour graph has {parts.told()}. Raise n_neighbors (now {self.k}), or pass components='warn' "
+                "(contrasts become coordinates) or 'largest'."
+            )
+        if parts.count > 1 and self.components == "largest":
+            inside = np.flatnonzero(parts.labels == 0)
+            if len(inside) <= max(self.k, needed):
+                raise ValueError(
+                    f"The largest of {parts.count} components holds {len(inside)} of {n} distinct points: too few to "
+                    "embed. Raise n_neighbors."
+                )
+            return replace(self, components="warn").pose(X, anchors.at(inside), measure, needed, runner)
+        nearness, reference = Nearness.of(lists.squared[lists.ptr[:-1]], anchors.measure)
+        operator = replace(_operator(W, anchors.measure), parts=parts, runner=runner)
+        return Problem(
+            anchors,
+            operator,
+            Residual(self.reg, self.k, nearness),
+            search,
+            None,
+            reference,
+            columns=None,
+            edges=f"{self.k} nearest neighbours" + ("" if search.exact else ", found approximately"),
+            degree=W.nnz / n,
+        )
+
+    def concerns(self, report: Any, values: Array, problem: Problem) -> list[str]:
+        found = []
+        if report.components > 1:
+            found.append(
+                f"The neighbour graph has {problem.operator.parts.told()}, so the first "
+                f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. Raise "
+                f"n_neighbors (now {self.k}), or pass components='largest'."
+            )
+        if report.multiplicity > report.components:
+            found.append(
+                f"{report.multiplicity} eigenvalues are zero up to rounding, so the coordinates are an arbitrary basis "
+                "of as many functions: groups of points reconstruct themselves or the data is flat. Raise n_neighbors "
+                f"(now {self.k}) or reg (now {self.reg:g})."
+            )
+        return found
+
+
+def _operator(W: csr_array, measure: Array) -> Operator:
+    """-(I - W)' diag(m) (I - W), symmetric in the measure."""
+    n, root = len(measure), np.sqrt(measure)
+    A = csr_array(eye_array(n, format="csr") - W)
+    if not np.all(root == 1):
+        A.data *= np.repeat(root, np.diff(A.indptr))
+        A.data /= root[A.indices]
+    M = csr_array(A.T @ A)
+    M.sort_indices()
+    spread = float(np.abs(M).sum(axis=1).max())
+    M.data *= -1
+    parts = components.Components(np.zeros(n, int), np.ones(1))
+    return Operator("residual", M, 0.0, spread, measure, measure, parts, measure, measure)
