@@ -58,7 +58,7 @@ class SpectralModel:
         log_mass = np.empty(len(Z))
 
         def fill(block: slice) -> None:
-            points = np.asarray(Z[block], dtype=float)
+            points = np.ascontiguousarray(Z[block], dtype=float)
             with np.errstate(over="ignore", invalid="ignore"):
                 rows: Rows = self.rule.rows(points)
                 values, mass = rows @ self.basis, rows.log_mass
@@ -93,7 +93,7 @@ class Fit:
 
 def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
     """Walk the stages."""
-    X = np.asarray(X, dtype=float)
+    X = np.ascontiguousarray(X, dtype=float)
     view = recipe.view
     anchors = recipe.landmarks.select(X, measure, rng)
     if not view.given:

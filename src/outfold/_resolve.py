@@ -196,16 +196,6 @@ def paths_along(value: Any) -> Any:
     return graphs.Union(count("n_neighbors", value) + 1)
 
 
-def more_neighbours_than(neighbours: int, wanted: Any) -> None:
-    """k neighbours span at most k - 1 dimensions."""
-    needed = 1 if isinstance(wanted, str) else max(wanted) if isinstance(wanted, tuple) else wanted
-    if neighbours <= needed:
-        raise ValueError(
-            f"n_neighbors={neighbours} must be larger than n_components={wanted}: weights on k neighbours are singular "
-            f"for more than k - 1 coordinates. Raise n_neighbors to at least {needed + 1}."
-        )
-
-
 def solver(value: Any, among: Sequence[str] = SOLVERS) -> Any:
     if hasattr(value, "start") or isinstance(value, solvers.Auto):
         return value

@@ -61,7 +61,10 @@ class Centring:
 
     def fit(self, K: Array, measure: Array, runner: Threads) -> Operator:
         """Turn K into the symmetric conjugate of K~ diag(m), in place."""
-        centre = K @ measure / measure.sum()
+        with np.errstate(over="ignore", invalid="ignore"):
+            centre = K @ measure / measure.sum()
+        if not np.isfinite(centre).all():
+            raise ValueError("The kernel overflows: its values reach infinity. Rescale the features.")
         level = float(centre @ measure / measure.sum())
         root = np.sqrt(measure)
         blocks = row_blocks(len(K), len(K))
@@ -76,8 +79,6 @@ class Centring:
             return float(np.abs(rows).sum(axis=1).max())
 
         bound = max(runner.map(shift, blocks, "centring"))
-        if not np.isfinite(bound):
-            raise ValueError("The kernel overflows: its values reach infinity. Rescale the features.")
         parts = Components(np.zeros(len(K), int), np.ones(1))
         return Operator("centred", K, bound, bound, measure, measure, parts, measure, centre, self.signed, runner)
 

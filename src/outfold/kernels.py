@@ -139,9 +139,9 @@ class Named:
         distances = Metric().fit(points)
         nearness, reference = Nearness.of(_nearest_place(distances, runner), measure)
         bandwidth = Bandwidth(np.nan, "none")
-        gamma = 1 / points.shape[1] if self.gamma is None else self.gamma
+        gamma = 1 / points.shape[1] if self.gamma is None or isinstance(self.gamma, str) else self.gamma
         squared = distances.gram(runner) if self.name == "rbf" else None
-        if isinstance(gamma, str) and squared is not None:
+        if isinstance(self.gamma, str) and squared is not None:
             bandwidth = Percentile(50.0).bandwidth(DenseSurvey(distances, squared, measure))
             gamma = 1 / (2 * bandwidth.epsilon)
         elif self.name == "rbf":
@@ -210,7 +210,8 @@ class KernelValues:
         from sklearn.metrics.pairwise import pairwise_kernels
 
         options = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        return pairwise_kernels(Z, anchors, metric=self.name, filter_params=True, **options)
+        with np.errstate(over="ignore"):  # of a power; told when the kernel is centred
+            return pairwise_kernels(Z, anchors, metric=self.name, filter_params=True, **options)
 
 
 def _nearest_place(distances: Distances, runner: Threads) -> Array:

@@ -173,7 +173,10 @@ class Operator:
 
     def functions(self, vectors: Array) -> Array:
         """Eigenvectors of the symmetric matrix as functions, orthonormal in ``stationary``."""
-        return vectors / np.sqrt(self.stationary)[:, None]
+        functions = vectors / np.sqrt(self.stationary)[:, None]
+        if self.kind == "centred":  # exactly orthogonal to the constant: rows may have means of any size
+            functions -= self.stationary @ functions / self.stationary.sum()
+        return functions
 
     def distance(self, values: Array) -> Array:
         """What a residual is measured against: how far a value is from the trivial one."""

@@ -123,6 +123,11 @@ class Reconstruction:
 
     def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
         n = len(anchors.measure)
+        if self.k <= needed:
+            raise ValueError(
+                f"n_neighbors={self.k} must be larger than n_components={needed}: weights on k neighbours are singular "
+                f"for more than k - 1 coordinates. Raise n_neighbors to at least {needed + 1}."
+            )
         if self.k >= n:
             raise ValueError(
                 f"n_neighbors={self.k} must be smaller than the number of distinct points, n = {n}. Lower it."

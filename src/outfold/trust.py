@@ -37,7 +37,8 @@ class Nearness:
         half = np.searchsorted(np.cumsum(measure[order]), measure.sum() / 2 * (1 - 1e-12))
         nearness = cls(float(squared[order[half]]))
         lonely = np.maximum(nearness.log_mass(squared), LOG_FLOOR)
-        return nearness, Reference.of(lonely, np.zeros(len(squared)), measure)
+        reference = Reference.of(lonely, np.zeros(len(squared)), measure)
+        return nearness, Reference(reference.typical, 4 * reference.lowest)  # twice as far as 99 % of the anchors
 
     def log_mass(self, squared: Array) -> Array:
         return np.maximum(-0.5 * (squared / self.unit_squared), -np.finfo(float).max)

@@ -73,15 +73,13 @@ class LocallyLinearEmbedding(SpectralEstimator):
         self.verbose = verbose
 
     def _recipe(self) -> Recipe:
-        wanted = _resolve.wanted(self.n_components)
-        neighbours = _resolve.count("n_neighbors", self.n_neighbors, low=1)
-        _resolve.more_neighbours_than(neighbours, wanted)
+        neighbours = _resolve.count("n_neighbors", self.n_neighbors)
         reg = _resolve.number("reg", self.reg, low=0.0, open_low=True)
         policy = _resolve.one_of("components", self.components, ("warn", "error", "largest"))
         return Recipe(
             method=type(self).__name__,
             view=Reconstruction(neighbours, reg, policy),
-            wanted=wanted,
+            wanted=_resolve.wanted(self.n_components),
             landmarks=_resolve.landmark_choice(self.landmarks),
             solver=_resolve.solver(self.solver, among=_resolve.RESIDUAL_SOLVERS),
         )
