@@ -118,7 +118,7 @@ def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runn
             normalization.scale(eigenvalues),
             problem.reference,
         )
-        negative = normalization.negative_mass(operator, spectrum.values)
+        negative = normalization.negative_mass(operator, spectrum.values, spectrum.vectors)
     embedding, gap = _training_embedding(X, problem, model, runner)
     report = _report(X, recipe, problem, spectrum, kept, negative, gap)
     order = np.arange(len(functions)) if anchors.index is None else np.argsort(anchors.index)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -100,10 +101,10 @@ class Distances:
             pass
         return out
 
-    def cross(self, Z: Array) -> Array:
-        """Squared distances from each row of Z to the anchors, (len(Z), n)."""
+    def cross(self, Z: Array, slack: float = 0.0) -> Array:
+        """Squared distances from each row of Z to the anchors, (len(Z), n), right to ``slack`` if BLAS is to help."""
         if self.name == "euclidean":
-            return cdist(Z, self.anchors, "sqeuclidean")
+            return self._by_product(Z, slack) if slack and Z.shape[1] > 6 else cdist(Z, self.anchors, "sqeuclidean")
         distances = self._plain(Z)
         if np.isnan(distances).any() or (distances < 0).any():
             rows = np.flatnonzero((np.isnan(distances) | (distances < 0)).any(axis=1))
@@ -113,6 +114,26 @@ class Distances:
             )
         with np.errstate(over="ignore"):  # infinitely far: the row rule takes the nearest anchor
             return np.square(distances, out=distances)
+
+    @cached_property
+    def _moved(self) -> tuple[Array, Array, Array]:
+        centre = self.anchors.mean(axis=0)
+        moved = self.anchors - centre
+        return centre, np.ascontiguousarray(moved.T), np.einsum("ij,ij->i", moved, moved)
+
+    def _by_product(self, Z: Array, slack: float) -> Array:
+        """|x|^2 + |y|^2 - 2 x.y about the mean, where that is right to ``slack``."""
+        centre, columns, norms = self._moved
+        moved = Z - centre
+        own = np.einsum("ij,ij->i", moved, moved)
+        exact = np.flatnonzero(~(4 * np.finfo(float).eps * (own + norms.max()) <= slack))
+        table = (-2 * moved) @ columns
+        table += own[:, None]
+        table += norms
+        np.maximum(table, 0.0, out=table)
+        if len(exact):
+            table[exact] = cdist(Z[exact], self.anchors, "sqeuclidean")
+        return table
 
     def nearest(self, Z: Array) -> Array:
         """Index of the nearest anchor of each row, safe where squares would overflow."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from . import neighbors
 from .bandwidths import Bandwidth, Fixed, Neighbor, Percentile
 from .distances import Distances, Metric
+from .elementwise import exponential
 from .graphs import DenseSurvey
 from .sources import Threads, row_blocks
 from .trust import Nearness, Reference
@@ -69,7 +70,7 @@ class GaussianKernel:
     witness_epsilon: float | None = None
 
     def affinity(self, measured: Array) -> Array:
-        return np.exp(self.log_affinity(measured), out=measured)
+        return exponential(measured, -0.5 / self.bandwidth.epsilon)
 
     def log_affinity(self, measured: Array) -> Array:
         measured *= -0.5 / self.bandwidth.epsilon
@@ -188,7 +189,7 @@ class KernelValues:
 
     def values(self, Z: Array) -> tuple[Array, Array]:
         if self.name == "rbf":
-            squared = self.distances.cross(Z)
+            squared = self.distances.cross(Z, slack=1e-13 / self.gamma)
             log_mass = self.nearness.log_mass(squared.min(axis=1))
             return self._rbf(squared), log_mass
         lists = self.search.closest(np.clip(Z, -1e150, 1e150), 1, Threads(1))
@@ -198,8 +199,7 @@ class KernelValues:
         return self.distances.nearest(Z)
 
     def _rbf(self, squared: Array) -> Array:
-        squared *= -self.gamma
-        return np.exp(squared, out=squared)
+        return exponential(squared, -self.gamma)
 
     def _of(self, Z: Array) -> Array:
         anchors = self.distances.anchors

@@ -17,6 +17,7 @@ from scipy.sparse import csr_array, issparse
 
 from . import _compiled, components, selection
 from .components import Components
+from .elementwise import exponential
 from .kernels import Kernel
 from .sources import Threads, row_blocks
 from .trust import LOG_FLOOR
@@ -72,7 +73,7 @@ class MarkovRule:
             logs[empty] = -np.inf
             logs[empty, self.geometry.nearest(Z[empty])] = 0.0
         logs -= np.where(np.isfinite(top), top, 0.0)[:, None]
-        seen = np.exp(logs, out=logs)
+        seen = exponential(logs)
         log_mass = top + np.log(seen @ self.measure)
         seen *= self.gain
         seen /= seen.sum(axis=1, keepdims=True)
@@ -186,7 +187,7 @@ class Operator:
         """How many of the values are the trivial one, up to rounding."""
         if self.kind == "centred":
             return 1
-        near = 1e-8 if self.kind != "residual" else 4 * self.size * np.finfo(float).eps
+        near = 1e-8 if self.kind != "residual" else 64 * np.finfo(float).eps
         return int((self.top - values <= near * self.spread).sum())
 
     @property
@@ -273,7 +274,7 @@ class Markov:
         """How much the row rule magnifies rounding."""
         return float((np.abs(values) ** (self.power - 1)).max())
 
-    def negative_mass(self, operator: Operator, values: Array) -> float:
+    def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
         """Of the computed eigenvalues: the part of sum |lambda| that is negative."""
         return float(np.abs(values[values < 0]).sum() / np.abs(values).sum())
 
@@ -323,7 +324,7 @@ class Unnormalized:
     def amplification(self, values: Array) -> float:
         return 1.0
 
-    def negative_mass(self, operator: Operator, values: Array) -> float:
+    def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
         return 0.0
 
 

@@ -107,7 +107,7 @@ class Residual:
     def amplification(self, values: Array) -> float:
         return 1.0
 
-    def negative_mass(self, operator: Operator, values: Array) -> float:
+    def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
         return 0.0
 
 
