@@ -318,12 +318,93 @@ def barycentric(Z, X, indptr, indices, reg, trace, out, start, stop):
 
 
 @Loop
+def shortest_paths(indptr, indices, lengths, sources, lanes, out, start, stop):
+    """out[node, s] = length of the shortest path from sources[s], for s in start..stop; inf where there is none.
+
+    ``lanes`` sources travel together, on a wave that spreads from one of them, the lead: a node whose distances
+    fell waits in a ring of buckets, ordered by its distance from the lead. The order only decides how often a
+    node is taken up again, never the result. The graph is symmetric, its lengths are not negative.
+    """
+    n, ring = len(indptr) - 1, 16
+    total = 0.0
+    for p in range(len(lengths)):
+        total += lengths[p]
+    scale = 4.0 * len(lengths) / total if total > 0.0 else 0.0  # buckets are a quarter of a mean edge wide
+    distance = np.empty((n, lanes))
+    following = np.empty(n, np.int64)
+    waiting = np.zeros(n, np.bool_)
+    first, last = np.full(ring, -1), np.full(ring, -1)
+    for low in range(start, stop, lanes):
+        width = min(lanes, stop - low)
+        distance[:] = np.inf
+        for lane in range(width):
+            distance[sources[low + lane], lane] = 0.0
+        for turn in range(width):  # one lead is enough unless the sources lie in several components
+            lead = (turn + width // 2) % width
+            i = sources[low + lead]
+            reached = False
+            for before in range(turn):
+                reached |= distance[i, (before + width // 2) % width] < np.inf
+            if reached:
+                continue
+            first[0] = last[0] = i
+            following[i] = -1
+            now, left = 0, 1
+            while left > 0:
+                i = first[now % ring]
+                if i < 0:
+                    now += 1
+                    continue
+                first[now % ring] = following[i]
+                waiting[i] = False
+                left -= 1
+                here = distance[i]
+                for p in range(indptr[i], indptr[i + 1]):
+                    j, length = indices[p], lengths[p]
+                    there = distance[j]
+                    better = 0
+                    for lane in range(lanes):
+                        better |= here[lane] + length < there[lane]
+                    if better == 0:
+                        continue
+                    for lane in range(lanes):  # + 0.0: without it LLVM makes masked stores, slow on AMD
+                        there[lane] = min(there[lane], here[lane] + length) + 0.0
+                    if waiting[j]:
+                        continue
+                    key = there[lead] * scale
+                    bucket = now if not key > now else int(min(key, now + ring - 1.0))
+                    bucket %= ring
+                    if first[bucket] < 0:
+                        first[bucket] = j
+                    else:
+                        following[last[bucket]] = j
+                    last[bucket] = j
+                    following[j] = -1
+                    waiting[j] = True
+                    left += 1
+        for i in range(n):
+            for lane in range(width):
+                out[i, low + lane] = distance[i, lane]
+
+
+@Loop
 def through_neighbours(table, indptr, indices, lengths, order, out):
-    """out[r] = -min_i (lengths_i + table[i])^2 / 2 over the listed rows i of each r, taken in the order given."""
-    for r in order:
-        for j in range(table.shape[1]):
-            best = np.inf
-            for p in range(indptr[r], indptr[r + 1]):
-                value = lengths[p] + table[indices[p], j]
-                best = value if value < best else best
-            out[r, j] = -0.5 * best * best
+    """out[r] = -min_i (lengths_i + table[i])^2 / 2 over the listed rows i of each r, taken in the order given.
+
+    Columns are taken a tile at a time, so that the rows of the table shared by rows of the order stay in the cache.
+    """
+    columns, tile = table.shape[1], 1024
+    for low in range(0, columns, tile):
+        high = min(low + tile, columns)
+        for r in order:
+            best = out[r, low:high]
+            near, length = table[indices[indptr[r]], low:high], lengths[indptr[r]]
+            for j in range(high - low):
+                best[j] = length + near[j]
+            for p in range(indptr[r] + 1, indptr[r + 1]):
+                near, length = table[indices[p], low:high], lengths[p]
+                for j in range(high - low):
+                    value = length + near[j]
+                    best[j] = value if value < best[j] else best[j]
+            for j in range(high - low):
+                best[j] = -0.5 * best[j] * best[j]

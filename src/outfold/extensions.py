@@ -19,15 +19,17 @@ Array = NDArray[Any]
 class KernelRidge:
     """y(x) = mean + k(x, .) c with (K + ridge tr(K)/n diag(1/m)) c = Y - mean.
 
-    The mean is not penalised, so a linear kernel gives back what PCA would. "rbf" takes gamma from the median
-    distance between the rows of X.
+    The mean is not penalised, so a linear kernel gives back what PCA would. "rbf" takes epsilon from the mean
+    squared distance between the rows of X, which is twice their variance.
     """
 
     kernel: str = "rbf"
     ridge: float = 1e-3
 
     def fit(self, X: Array, Y: Array, measure: Array, runner: Threads) -> RidgeModel:
-        named = Named(self.kernel, gamma="auto" if self.kernel == "rbf" else None)
+        centred = X - measure @ X / measure.sum()
+        spread = 2 * float(measure @ (centred**2).sum(axis=1) / measure.sum())
+        named = Named(self.kernel, gamma=1 / (2 * spread) if self.kernel == "rbf" else None)
         values, K, _ = named.fit(X, measure, runner)
         mean = measure @ Y / measure.sum()
         level = self.ridge * (measure @ K.diagonal()) / measure.sum()

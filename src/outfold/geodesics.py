@@ -30,7 +30,7 @@ from .trust import Nearness
 
 Array = NDArray[Any]
 
-SOURCES = 16  # geodesics from so many sources are found together
+LANES = 16  # geodesics from so many sources are found together
 
 
 @dataclass(frozen=True)
@@ -212,9 +212,16 @@ class Geodesic:
 
 def shortest_paths(lengths: csr_array, sources: Array, runner: Threads) -> Array:
     """Geodesics from each node to each source, (nodes, sources)."""
-    from scipy.sparse.csgraph import dijkstra
+    ptr, index = (part.astype(np.int64) for part in (lengths.indptr, lengths.indices))
+    out = np.empty((lengths.shape[0], len(sources)))
 
-    return np.ascontiguousarray(dijkstra(lengths, directed=False, indices=sources).T)
+    def find(block: slice) -> None:
+        _compiled.shortest_paths(ptr, index, lengths.data, sources, LANES, out, block.start, block.stop)
+
+    blocks = [slice(low, min(low + 4 * LANES, len(sources))) for low in range(0, len(sources), 4 * LANES)]
+    for _ in runner.map(find, blocks, "geodesics"):
+        pass
+    return out
 
 
 def _nearest_elsewhere(lengths: csr_array) -> Array:

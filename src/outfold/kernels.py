@@ -140,7 +140,8 @@ class Named:
         distances = Metric().fit(points)
         nearness, reference = Nearness.of(_nearest_place(distances, runner), measure)
         bandwidth = Bandwidth(np.nan, "none")
-        gamma = 1 / points.shape[1] if self.gamma is None or isinstance(self.gamma, str) else self.gamma
+        usual = 1.0 if self.name == "chi2" else 1 / points.shape[1]
+        gamma = usual if self.gamma is None or isinstance(self.gamma, str) else self.gamma
         squared = distances.gram(runner) if self.name == "rbf" else None
         if isinstance(self.gamma, str) and squared is not None:
             bandwidth = Percentile(50.0).bandwidth(DenseSurvey(distances, squared, measure))

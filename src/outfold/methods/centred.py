@@ -33,7 +33,7 @@ class KernelPCA(SpectralEstimator):
         scikit-learn's: "linear", "poly", "rbf", "sigmoid", "cosine", "laplacian", "chi2", "additive_chi2".
         "precomputed": X holds kernel values; a callable k(x, y) returns one.
     gamma : float, "auto" or None
-        As in scikit-learn; None is 1 / n_features. "auto" (rbf): 1 / (2 epsilon), epsilon the median
+        As in scikit-learn; None is 1 / n_features (chi2: 1). "auto" (rbf): 1 / (2 epsilon), epsilon the median
         squared distance.
     degree : float
         Of "poly".
