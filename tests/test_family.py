@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse.csgraph import dijkstra, minimum_spanning_tree
 from scipy.spatial.distance import cdist
 from sklearn import decomposition, manifold
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.neighbors import kneighbors_graph
@@ -19,10 +20,13 @@ from outfold import (
     KernelPCA,
     LaplacianEigenmaps,
     LocallyLinearEmbedding,
+    centring,
     graphs,
+    solvers,
 )
 from outfold.datasets import swiss_roll
-from outfold.exceptions import OutfoldWarning, SpectrumWarning
+from outfold.exceptions import ConvergenceError, OutfoldWarning, SpectrumWarning
+from outfold.sources import Threads
 
 X = cloud(0, rows=120)
 Z = new_points(X, 0, 30)
@@ -330,12 +334,32 @@ def test_lle_by_every_solver(solver):
 
 
 @pytest.mark.parametrize("method", [KernelPCA(3, kernel="rbf", gamma=1.0), ClassicalMDS(3), Isomap(3)], ids=repr)
-def test_lanczos_is_lapack(method):
+@pytest.mark.parametrize("solver", ["auto", "krylov", "lanczos"])
+def test_every_solver_is_lapack(method, solver):
     roll = swiss_roll(1100, random_state=0)[0] / 10
-    auto, dense = method.fit(roll), type(method)(**{**method.get_params(), "solver": "dense"}).fit(roll)
-    assert auto.report_.solver == "lanczos"
-    np.testing.assert_allclose(auto.eigenvalues_, dense.eigenvalues_, rtol=1e-11)
-    np.testing.assert_allclose(auto.embedding_, dense.embedding_, atol=1e-9)
+    dense = clone(method).set_params(solver="dense").fit(roll)
+    model = clone(method).set_params(solver=solver).fit(roll)
+    assert model.report_.solver == ("krylov" if solver == "auto" else solver)
+    np.testing.assert_allclose(model.eigenvalues_, dense.eigenvalues_, rtol=1e-11)
+    np.testing.assert_allclose(model.embedding_, dense.embedding_, atol=1e-9)
+
+
+def test_krylov_finds_every_copy_of_an_eigenvalue_and_goes_on_after_a_restart():
+    far_apart = 1e3 * np.random.default_rng(0).normal(size=(1100, 3))  # the kernel is the identity
+    model = KernelPCA(6, kernel="rbf", gamma=1.0).fit(far_apart)
+    assert model.report_.solver == "krylov"
+    np.testing.assert_allclose(model.eigenvalues_, 1, atol=1e-10)
+    np.testing.assert_allclose(model.eigenvectors_.T @ model.eigenvectors_, np.eye(6), atol=1e-12)
+    slow = np.random.default_rng(1).normal(size=(1200, 400))  # eigenvalues close to each other: many steps
+    restarted = ClassicalMDS(4, solver=solvers.Krylov(max_columns=30)).fit(slow)
+    expected = ClassicalMDS(4, solver="dense").fit(slow)
+    np.testing.assert_allclose(restarted.eigenvalues_, expected.eigenvalues_, rtol=1e-11)
+    with pytest.raises(ConvergenceError, match="Block Krylov left a residual"):
+        solvers.Krylov(max_products=2).start(small_operator(slow)).top(np.empty((1200, 0)), 4)
+
+
+def small_operator(points):
+    return centring.Centring().fit(points @ points.T, np.ones(len(points)), Threads())
 
 
 @pytest.mark.parametrize(
@@ -418,7 +442,7 @@ def test_no_way_back():
         (KernelPCA(degree=0), X, "degree=0 must be > 0"),
         (KernelPCA(coef0="one"), X, "coef0='one' must be a number"),
         (KernelPCA(ridge=0), X, "ridge=0 must be > 0"),
-        (KernelPCA(solver="lobpcg"), X, "Valid: 'auto', 'dense', 'lanczos'"),
+        (KernelPCA(solver="lobpcg"), X, "Valid: 'auto', 'dense', 'lanczos', 'krylov'"),
         (KernelPCA(kernel=lambda x, y: x[0]), X, "not symmetric.*differ by up to"),
         (KernelPCA(kernel=lambda x, y: np.nan), X, "returned NaN"),
         (KernelPCA(kernel="precomputed"), X, r"square matrix.*\(120, 3\)"),

@@ -388,23 +388,23 @@ def shortest_paths(indptr, indices, lengths, sources, lanes, out, start, stop):
 
 
 @Loop
-def through_neighbours(table, indptr, indices, lengths, order, out):
-    """out[r] = -min_i (lengths_i + table[i])^2 / 2 over the listed rows i of each r, taken in the order given.
+def through_neighbours(table, indptr, indices, lengths, out):
+    """out[r] = -min_i (lengths_i + table[i])^2 / 2 over the listed rows i of each r.
 
-    Columns are taken a tile at a time, so that the rows of the table shared by rows of the order stay in the cache.
+    Columns are taken a tile at a time, so that what neighbouring rows share of the table stays in the cache.
     """
-    columns, tile = table.shape[1], 1024
+    columns, tile = table.shape[1], 2048
     for low in range(0, columns, tile):
         high = min(low + tile, columns)
-        for r in order:
+        for r in range(len(out)):
             best = out[r, low:high]
-            near, length = table[indices[indptr[r]], low:high], lengths[indptr[r]]
-            for j in range(high - low):
-                best[j] = length + near[j]
-            for p in range(indptr[r] + 1, indptr[r + 1]):
-                near, length = table[indices[p], low:high], lengths[p]
-                for j in range(high - low):
-                    value = length + near[j]
-                    best[j] = value if value < best[j] else best[j]
+            best[:] = np.inf
+            first, last = indptr[r], indptr[r + 1]
+            for p in range(first, last, 2):
+                q = min(p + 1, last - 1)
+                one, near = lengths[p], table[indices[p], low:high]
+                two, next_ = lengths[q], table[indices[q], low:high]
+                for j in range(high - low):  # + 0.0: else LLVM makes masked stores of it, slow on AMD
+                    best[j] = min(best[j], min(one + near[j], two + next_[j])) + 0.0
             for j in range(high - low):
                 best[j] = -0.5 * best[j] * best[j]

@@ -56,9 +56,14 @@ class SpectralModel:
         """Embedding and evidence in one pass over row blocks."""
         embedding = np.empty((len(Z), self.basis.shape[1]))
         log_mass = np.empty(len(Z))
+        blocks = row_blocks(len(Z), self.rule.row_entries)
+        geometry = self.rule.geometry
+        many = len(blocks) > 1 and hasattr(geometry, "arranged")
+        order = geometry.arranged(np.asarray(Z, dtype=float), runner) if many else None
 
         def fill(block: slice) -> None:
-            points = np.ascontiguousarray(Z[block], dtype=float)
+            at: Any = block if order is None else order[block]
+            points = np.ascontiguousarray(Z[at], dtype=float)
             with np.errstate(over="ignore", invalid="ignore"):
                 rows: Rows = self.rule.rows(points)
                 values, mass = rows @ self.basis, rows.log_mass
@@ -66,9 +71,9 @@ class SpectralModel:
             if len(beyond):  # where floating point ends a row is its nearest anchor
                 values[beyond] = self.nearest(points[beyond])
                 mass[beyond] = -np.inf
-            embedding[block], log_mass[block] = values, mass
+            embedding[at], log_mass[at] = values, mass
 
-        for _ in runner.map(fill, row_blocks(len(Z), self.rule.row_entries), "embedding"):
+        for _ in runner.map(fill, blocks, "embedding"):
             pass
         return embedding, self.reference.judge(log_mass)
 

@@ -17,7 +17,7 @@ KERNELS = ("gaussian", "self_tuning", "continuous_knn", "precomputed")
 EPSILON = ("auto", "median", "neighbor", "slope", "percentile")
 SOLVERS = ("auto", "dense", "lanczos", "shift_invert", "lobpcg")
 COMPONENTS = ("warn", "error", "largest", "join")
-CENTRED_SOLVERS = ("auto", "dense", "lanczos")
+CENTRED_SOLVERS = ("auto", "dense", "lanczos", "krylov")
 RESIDUAL_SOLVERS = ("auto", "dense", "shift_invert", "lanczos")
 SEARCHES = ("auto", "tree", "brute", "faiss")
 LAPLACIANS = ("random_walk", "unnormalized")
@@ -208,8 +208,9 @@ def solver(value: Any, among: Sequence[str] = SOLVERS) -> Any:
         "lanczos": solvers.Lanczos(),
         "shift_invert": solvers.ShiftInvert(),
         "lobpcg": solvers.Lobpcg(),
+        "krylov": solvers.Krylov(),
     }
-    return named[one_of("solver", value, SOLVERS)]
+    return named[value]
 
 
 def landmark_choice(value: Any) -> Any:

@@ -25,7 +25,7 @@ from .distances import GivenTable
 from .graphs import Ball, SearchSurvey
 from .landmarks import Anchors, Everything
 from .neighbors import Lists
-from .sources import Threads
+from .sources import Threads, row_blocks
 from .trust import Nearness
 
 Array = NDArray[Any]
@@ -52,8 +52,7 @@ class Geodesics:
     def values(self, Z: Array) -> tuple[Array, Array]:
         lists = self._steps(np.clip(Z, -1e150, 1e150))
         out = np.empty((len(Z), self.table.shape[1]))
-        order = np.argsort(lists.index[lists.ptr[:-1]], kind="stable")  # rows with the same neighbours together
-        _compiled.through_neighbours(self.table, lists.ptr, lists.index, np.sqrt(lists.squared), order, out)
+        _compiled.through_neighbours(self.table, lists.ptr, lists.index, np.sqrt(lists.squared), out)
         return out, self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
 
     def nearest(self, Z: Array) -> Array:
@@ -61,6 +60,11 @@ class Geodesics:
             lists = self.search.closest(np.clip(Z, -1e150, 1e150), 1, Threads(1))
             return lists.index[lists.ptr[:-1]]  # every node is an anchor, in the same order
         return self.search.distances.among(self.at).nearest(Z)
+
+    def arranged(self, Z: Array, runner: Threads) -> Array:
+        """An order in which rows with the same neighbours come together: they share rows of the table."""
+        lists = self.search.closest(np.clip(Z, -1e150, 1e150), 1, runner)
+        return np.argsort(lists.index[lists.ptr[:-1]], kind="stable")
 
     def _steps(self, Z: Array) -> Lists:
         """The nodes a point reaches at once, nearest first."""
@@ -143,7 +147,7 @@ class Geodesic:
             lengths, notes = self._joined(lengths, parts, distances)
         nearness, reference = Nearness.of(_nearest_elsewhere(lengths), nodes.measure)
         table = shortest_paths(lengths, at, runner)
-        K = -0.5 * np.square(table[at])
+        K = _kernel(table, at, runner)
         k = graph.k - 1 if graph.kind == "union" else 0
         index: Any = nodes.index
         return Problem(
@@ -220,6 +224,20 @@ def shortest_paths(lengths: csr_array, sources: Array, runner: Threads) -> Array
 
     blocks = [slice(low, min(low + 4 * LANES, len(sources))) for low in range(0, len(sources), 4 * LANES)]
     for _ in runner.map(find, blocks, "geodesics"):
+        pass
+    return out
+
+
+def _kernel(table: Array, at: Array, runner: Threads) -> Array:
+    """-D^2 / 2 between the anchors."""
+    out = np.empty((len(at), len(at)))
+
+    def fill(block: slice) -> None:
+        rows = np.take(table, at[block], axis=0, out=out[block])
+        rows *= rows
+        rows *= -0.5
+
+    for _ in runner.map(fill, row_blocks(len(at), len(at)), "kernel"):
         pass
     return out
 

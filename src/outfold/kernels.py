@@ -135,6 +135,13 @@ class Named:
     degree: float = 3
     coef0: float = 1
 
+    @property
+    def definite(self) -> bool:
+        """Whether it has no negative eigenvalues whatever the data."""
+        if self.name in ("poly", "polynomial"):
+            return self.degree == int(self.degree) and self.coef0 >= 0
+        return self.name in ("rbf", "linear", "cosine", "laplacian", "chi2")
+
     def fit(self, points: Array, measure: Array, runner: Threads) -> tuple[KernelValues, Array, Reference]:
         """The kernel with its numbers, its values between the points, and what they see of each other."""
         distances = Metric().fit(points)

@@ -105,6 +105,87 @@ class _LanczosSession:
 
 
 @dataclass(frozen=True)
+class Krylov:
+    """Rayleigh-Ritz on a block Krylov space: few products with many columns, for large dense matrices.
+
+    The block is wider than the count, so no copy of a multiple eigenvalue is missed. Stops when every residual
+    is below ``tol`` times the largest eigenvalue.
+    """
+
+    tol: float = 1e-13
+    max_columns: int = 200
+    max_products: int = 300
+    complete = True
+
+    def start(self, operator: Operator) -> Session:
+        return _KrylovSession(operator, self.tol, self.max_columns, self.max_products)
+
+
+@dataclass(frozen=True)
+class _KrylovSession:
+    operator: Operator
+    tol: float
+    max_columns: int
+    max_products: int
+
+    def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
+        n, width = self.operator.size, max(8, count + 3)
+        most = min(self.max_columns + 2 * width, n - known.shape[1])
+        basis, images = (np.empty((n, most), order="F") for _ in range(2))
+        form = np.zeros((most, most))
+        fresh, size = _apart(np.random.default_rng(n).standard_normal((n, width)), known), 0
+        with self.operator.runner.ticker("solving", " products") as bar:
+            for _ in range(self.max_products):
+                bar.update()
+                new = slice(size, size + fresh.shape[1])
+                size = new.stop
+                basis[:, new] = fresh
+                images[:, new] = self.operator.matmat(fresh)
+                form[:size, new] = basis[:, :size].T @ images[:, new]
+                values, turn = linalg.eigh(form[:size, :size], lower=False)
+                values, best = values[::-1][:count], turn[:, ::-1][:, :count]
+                rest = images[:, :size] @ best - (basis[:, :size] @ best) * values
+                rest -= known @ (known.T @ rest)
+                if np.linalg.norm(rest, axis=0).max() <= self.tol * np.abs(values).max():
+                    return values, basis[:, :size] @ best
+                fresh = images[:, new].copy()
+                if size + width > most:  # go on from the best of what there is
+                    kept = turn[:, ::-1][:, : count + width]
+                    basis[:, : kept.shape[1]], images[:, : kept.shape[1]] = (
+                        basis[:, :size] @ kept,
+                        images[:, :size] @ kept,
+                    )
+                    size, fresh = kept.shape[1], rest
+                    form[:size, :size] = basis[:, :size].T @ images[:, :size]
+                fresh = _apart(fresh[:, : most - size], np.hstack([known, basis[:, :size]]))
+        raise ConvergenceError(
+            f"Block Krylov left a residual of {np.linalg.norm(rest, axis=0).max():.1e} after {self.max_products} "
+            f"products for {count} pairs of a {n} x {n} operator.",
+            (values, basis[:, :size] @ best),
+        )
+
+
+def _apart(block: Array, known: Array) -> Array:
+    """An orthonormal basis of a block's part orthogonal to the known columns; what vanishes is replaced."""
+    size = np.linalg.norm(block, axis=0)
+    for _ in range(3):  # twice is enough, unless something vanished
+        block = block - known @ (known.T @ block)
+        length = np.linalg.norm(block, axis=0)
+        gone = ~(length > 1e-12 * size)
+        if gone.any():
+            block[:, gone] = np.random.default_rng(known.shape[1]).standard_normal((len(block), int(gone.sum())))
+            length[gone] = np.linalg.norm(block[:, gone], axis=0)
+        block /= length
+        try:
+            factor = linalg.cholesky(block.T @ block)
+            block = linalg.solve_triangular(factor, block.T, trans="T").T
+        except linalg.LinAlgError:
+            block = linalg.qr(block, mode="economic")[0]
+        size = np.ones(block.shape[1])
+    return block
+
+
+@dataclass(frozen=True)
 class ShiftInvert:
     """Lanczos on the inverse of (top + shift) - S, factorised once (SuperLU, or Cholesky if dense).
 
@@ -228,6 +309,8 @@ class Auto:
             return Lobpcg(), f"the small end of an unnormalised Laplacian, sparse and n = {n}"
         if operator.kind == "laplacian":
             return ShiftInvert(), "the small end of an unnormalised Laplacian is found by its inverse"
+        if operator.kind == "centred":
+            return Krylov(), f"a dense kernel of n = {n} > {self.dense_up_to}, {count} pairs"
         if not operator.sparse or n <= self.lanczos_up_to:
             return Lanczos(), f"n = {n} > {self.dense_up_to}, {count} pairs"
         crowding = operator.crowding()

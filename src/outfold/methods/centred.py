@@ -43,7 +43,7 @@ class KernelPCA(SpectralEstimator):
         Of ``inverse_transform``, relative to the mean of the kernel's diagonal.
     landmarks : None, int, float, array
         Solve on these points only (a count, a fraction, or the points) and extend to the rest.
-    solver : "auto", "dense", "lanczos" or a solver of :mod:`outfold.solvers`
+    solver : "auto", "dense", "krylov", "lanczos" or a solver of :mod:`outfold.solvers`
     random_state : int, RandomState or None
         Seeds the choice of landmarks; nothing else is random.
     n_jobs : int or None
@@ -91,7 +91,8 @@ class KernelPCA(SpectralEstimator):
 
     def _recipe(self) -> Recipe:
         _resolve.number("ridge", self.ridge, low=0.0, open_low=True)
-        return _centred_recipe(self, Kernels(_resolve.named_kernel(self), Centring()))
+        kernel = _resolve.named_kernel(self)
+        return _centred_recipe(self, Kernels(kernel, Centring(definite=kernel is not None and kernel.definite)))
 
     def _adopt(self, found: Any, dtype: Any) -> None:
         super()._adopt(found, dtype)
@@ -167,7 +168,9 @@ class ClassicalMDS(SpectralEstimator):
         self.verbose = verbose
 
     def _recipe(self) -> Recipe:
-        return _centred_recipe(self, Distant(_resolve.metric(self.metric), Centring(_resolve.flag(self, "signed"))))
+        metric = _resolve.metric(self.metric)
+        definite = metric is not None and metric.name == "euclidean"
+        return _centred_recipe(self, Distant(metric, Centring(_resolve.flag(self, "signed"), definite)))
 
 
 class Isomap(SpectralEstimator):
@@ -193,7 +196,7 @@ class Isomap(SpectralEstimator):
     components : "warn", "join", "error" or "largest"
         If the graph falls apart: join its parts by the shortest bridges, with or without a warning; raise; or
         embed the largest and extend to the rest.
-    solver : "auto", "dense", "lanczos" or a solver of :mod:`outfold.solvers`
+    solver : "auto", "dense", "krylov", "lanczos" or a solver of :mod:`outfold.solvers`
 
     Examples
     --------
