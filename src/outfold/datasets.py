@@ -122,6 +122,26 @@ def blobs(
     return X, label
 
 
+def connected_clusters(
+    sizes: tuple[int, int] = (100, 400), *, noise: float = 0.04, random_state: Any = None
+) -> tuple[Array, Array]:
+    """Two bent clusters along one curve, with few points where they meet, and which one each point is from.
+
+    In the manner of the toy data of Bengio et al. (2004), figure 2: the smaller cluster top left, the larger
+    bottom right.
+
+    >>> X, label = connected_clusters(random_state=0)
+    >>> X.shape, label.sum().item()
+    ((500, 2), 400)
+    """
+    random = check_random_state(random_state)
+    halves = []
+    for count, side in zip(sizes, (-1, 1)):
+        angle = 1.3 * np.pi * random.beta(2.0, 1.2, count)
+        halves.append(side * np.column_stack([0.5 - 0.5 * np.cos(angle), -0.5 * np.sin(angle)]))
+    return _blur(np.vstack(halves), noise, random), np.repeat([0, 1], sizes)
+
+
 def _turn(angle: Array) -> Array:
     return np.column_stack([np.cos(angle), np.sin(angle)])
 
