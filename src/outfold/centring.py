@@ -45,11 +45,7 @@ class CentredRule:
 
     def rows(self, Z: Array) -> Rows:
         values, log_mass = self.geometry.values(Z)
-        centre = self.centre
-        if self.measure is not None:
-            values *= self.measure
-            centre = centre * self.measure
-        return Rows(values, log_mass, log_mass, centre=centre)
+        return Rows(values, log_mass, log_mass, centre=self.centre, measure=self.measure)
 
 
 @dataclass(frozen=True)

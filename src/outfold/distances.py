@@ -104,7 +104,7 @@ class Distances:
     def cross(self, Z: Array, slack: float = 0.0) -> Array:
         """Squared distances from each row of Z to the anchors, (len(Z), n), right to ``slack`` if BLAS is to help."""
         if self.name == "euclidean":
-            return self._by_product(Z, slack) if slack and Z.shape[1] > 6 else cdist(Z, self.anchors, "sqeuclidean")
+            return self._by_product(Z, slack) if slack else cdist(Z, self.anchors, "sqeuclidean")
         distances = self._plain(Z)
         if np.isnan(distances).any() or (distances < 0).any():
             rows = np.flatnonzero((np.isnan(distances) | (distances < 0)).any(axis=1))
@@ -116,21 +116,23 @@ class Distances:
             return np.square(distances, out=distances)
 
     @cached_property
-    def _moved(self) -> tuple[Array, Array, Array]:
+    def _moved(self) -> tuple[Array, Array, float]:
+        """The mean, and columns (y, 1, |y|^2) about it."""
         centre = self.anchors.mean(axis=0)
         moved = self.anchors - centre
-        return centre, np.ascontiguousarray(moved.T), np.einsum("ij,ij->i", moved, moved)
+        norms = np.einsum("ij,ij->i", moved, moved)
+        return centre, np.vstack([moved.T, np.ones(len(norms)), norms]), float(norms.max())
 
     def _by_product(self, Z: Array, slack: float) -> Array:
-        """|x|^2 + |y|^2 - 2 x.y about the mean, where that is right to ``slack``."""
-        centre, columns, norms = self._moved
+        """|x|^2 + |y|^2 - 2 x.y about the mean as one product, where that is right to ``slack``.
+
+        Where a distance is near zero it may be as far below it as slack.
+        """
+        centre, columns, largest = self._moved
         moved = Z - centre
         own = np.einsum("ij,ij->i", moved, moved)
-        exact = np.flatnonzero(~(4 * np.finfo(float).eps * (own + norms.max()) <= slack))
-        table = (-2 * moved) @ columns
-        table += own[:, None]
-        table += norms
-        np.maximum(table, 0.0, out=table)
+        exact = np.flatnonzero(~(4 * np.finfo(float).eps * (own + largest) <= slack))
+        table = np.column_stack([-2 * moved, own, np.ones(len(own))]) @ columns
         if len(exact):
             table[exact] = cdist(Z[exact], self.anchors, "sqeuclidean")
         return table

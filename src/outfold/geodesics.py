@@ -30,7 +30,25 @@ from .trust import Nearness
 
 Array = NDArray[Any]
 
-LANES = 16  # geodesics from so many sources are found together
+LANES = 32  # geodesics from so many sources are found together
+
+
+@dataclass(frozen=True)
+class PathRows:
+    """-D^2 / 2 of some points to the anchors, multiplied out as it is found: it is never in memory."""
+
+    lists: Lists  # the nodes each point reaches at once
+    table: Array
+
+    def __matmul__(self, basis: Array) -> Array:
+        rows = len(self.lists.ptr) - 1
+        out = np.empty((rows, basis.shape[1]))
+        lengths = np.sqrt(self.lists.squared)
+        _compiled.through_neighbours(
+            self.lists.ptr, self.lists.index, lengths, self.table, np.ascontiguousarray(basis), out, 0, rows
+        )
+        out *= -0.5
+        return out
 
 
 @dataclass(frozen=True)
@@ -47,13 +65,11 @@ class Geodesics:
 
     @property
     def row_entries(self) -> int:
-        return max(self.table.shape[1], neighbors.row_entries(self.search))
+        return max(512, neighbors.row_entries(self.search))
 
-    def values(self, Z: Array) -> tuple[Array, Array]:
+    def values(self, Z: Array) -> tuple[PathRows, Array]:
         lists = self._steps(np.clip(Z, -1e150, 1e150))
-        out = np.empty((len(Z), self.table.shape[1]))
-        _compiled.through_neighbours(self.table, lists.ptr, lists.index, np.sqrt(lists.squared), out)
-        return out, self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
+        return PathRows(lists, self.table), self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
 
     def nearest(self, Z: Array) -> Array:
         if len(self.at) == len(self.table):
@@ -217,12 +233,15 @@ class Geodesic:
 def shortest_paths(lengths: csr_array, sources: Array, runner: Threads) -> Array:
     """Geodesics from each node to each source, (nodes, sources)."""
     ptr, index = (part.astype(np.int64) for part in (lengths.indptr, lengths.indices))
-    out = np.empty((lengths.shape[0], len(sources)))
+    n, count = lengths.shape[0], len(sources)
+    order = _compiled.group_sources(ptr, index, sources, LANES)
+    out = np.empty((n, count))
+    filled = out.T if count == n else out  # between all nodes the table is symmetric, and quicker to fill by source
 
     def find(block: slice) -> None:
-        _compiled.shortest_paths(ptr, index, lengths.data, sources, LANES, out, block.start, block.stop)
+        _compiled.shortest_paths(ptr, index, lengths.data, sources, order, LANES, filled, block.start, block.stop)
 
-    blocks = [slice(low, min(low + 4 * LANES, len(sources))) for low in range(0, len(sources), 4 * LANES)]
+    blocks = [slice(low, min(low + 4 * LANES, count)) for low in range(0, count, 4 * LANES)]
     for _ in runner.map(find, blocks, "geodesics"):
         pass
     return out

@@ -198,7 +198,7 @@ class KernelValues:
     def values(self, Z: Array) -> tuple[Array, Array]:
         if self.name == "rbf":
             squared = self.distances.cross(Z, slack=1e-13 / self.gamma)
-            log_mass = self.nearness.log_mass(squared.min(axis=1))
+            log_mass = self.nearness.log_mass(np.maximum(squared.min(axis=1), 0.0))
             return self._rbf(squared), log_mass
         lists = self.search.closest(np.clip(Z, -1e150, 1e150), 1, Threads(1))
         return self._of(Z), self.nearness.log_mass(lists.squared[lists.ptr[:-1]])

@@ -31,13 +31,16 @@ Kind = Literal["markov", "laplacian", "residual", "centred"]
 class Rows:
     """How points see the anchors: ``rows @ basis`` is their embedding."""
 
-    weights: Any  # (r, n), dense or CSR
+    weights: Any  # (r, n), dense, CSR or anything that multiplies a basis
     log_degree: Array  # (r,), log sum_j m_j w(x, x_j)
     log_mass: Array  # the same, or by weights that fall off with distance where w does not: the support
     divisor: Array | None = None  # (r, components) or None
     centre: Array | None = None  # (n,): subtracted from every row of weights
+    measure: Array | None = None  # (n,): multiplies every row
 
     def __matmul__(self, basis: Array) -> Array:
+        if self.measure is not None:
+            basis = basis * self.measure[:, None]
         values = self.weights @ basis
         if self.centre is not None:
             values -= self.centre @ basis
