@@ -1,5 +1,6 @@
 """Compiled loops against the same code uncompiled and against NumPy."""
 
+import itertools
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from outfold import _compiled
 
@@ -96,6 +98,95 @@ def test_aggregates_cover_and_hang_together(seed):
     for label in range(count):
         members = np.flatnonzero(labels == label)
         assert connected_components(graph[members][:, members], directed=False)[0] == 1
+
+
+@pytest.mark.parametrize("loop", [_compiled.exponential, _compiled.exponential.plain], ids=["compiled", "plain"])
+def test_exponential_is_right_to_the_last_place(loop):
+    x = np.concatenate([-np.random.default_rng(0).uniform(0, 700, 3000), -np.logspace(-18, 2, 500), [0.0, -707.9]])
+    found = x / 2.5
+    loop(found, 2.5)
+    expected = np.exp(2.5 * (x / 2.5))
+    assert np.abs((found - expected) / np.spacing(expected)).max() <= 1.5
+    beyond = np.array([-708.5, -1e10, -1e300, -np.inf])
+    loop(beyond, 1.0)
+    assert np.array_equal(beyond, np.zeros(4))
+
+
+@given(seeds, st.booleans())
+def test_barycentric_weights_minimise_the_distance_with_their_ridge(seed, trace):
+    rng = np.random.default_rng(seed)
+    Z, X = rng.normal(size=(5, 3)), rng.normal(size=(20, 3))
+    index = np.concatenate([rng.permutation(20)[:6] for _ in range(5)])
+    ptr = np.arange(0, 31, 6)
+    for loop in (_compiled.barycentric, _compiled.barycentric.plain):
+        out = np.empty(30)
+        loop(Z, X, ptr, index, 1e-2, trace, out, 0, 5)
+        for i in range(5):
+            D = Z[i] - X[index[6 * i : 6 * i + 6]]
+            G = D @ D.T
+            ridge = np.trace(G) * np.eye(6) if trace else np.diag(np.diagonal(G))
+            expected = np.linalg.solve(G + 1e-2 * ridge, np.ones(6))
+            np.testing.assert_allclose(out[6 * i : 6 * i + 6], expected / expected.sum(), rtol=1e-9, atol=1e-12)
+
+
+def test_barycentric_weights_of_a_listed_point_and_of_a_far_one():
+    X = np.random.default_rng(0).normal(size=(8, 3))
+    Z = np.vstack([X[2], np.full(3, 1e200)])
+    out = np.empty(16)
+    _compiled.barycentric(Z, X, np.array([0, 8, 16]), np.tile(np.arange(8), 2), 1e-3, False, out, 0, 2)
+    assert np.array_equal(out[:8], np.eye(8)[2])
+    np.testing.assert_allclose(out[8:], 1 / 8, rtol=1e-6)
+
+
+@given(seeds, st.sampled_from([4, 7, 32]))
+def test_shortest_paths_are_dijkstras_to_the_bit(seed, lanes):
+    rng = np.random.default_rng(seed)
+    n = 40
+    upper = np.triu(np.where(rng.random((n, n)) < 0.06, rng.choice([1.0, 0.25, 1e-3]) * rng.random((n, n)), 0), 1)
+    graph = csr_array(upper + upper.T)  # often in several components
+    ptr, index = graph.indptr.astype(np.int64), graph.indices.astype(np.int64)
+    sources = rng.integers(0, n, 25)
+    expected = dijkstra(graph, directed=False, indices=sources).T
+    for group, find in (
+        (_compiled.group_sources, _compiled.shortest_paths),
+        (_compiled.group_sources.plain, _compiled.shortest_paths.plain),
+    ):
+        order = group(ptr, index, sources, lanes)
+        assert np.array_equal(np.sort(order), np.arange(25))
+        out, turned = np.empty((n, 25)), np.empty((25, n))
+        for low in range(0, 25, 10):
+            find(ptr, index, graph.data, sources, order, lanes, out, low, min(low + 10, 25))
+        find(ptr, index, graph.data, sources, order, lanes, turned.T, 0, 25)
+        assert np.array_equal(out, expected)
+        assert np.array_equal(turned.T, expected)
+
+
+def test_shortest_paths_over_edges_of_no_length():
+    graph = csr_array(np.ones((4, 4)))
+    ptr, index = graph.indptr.astype(np.int64), graph.indices.astype(np.int64)
+    out = np.empty((4, 4))
+    _compiled.shortest_paths(ptr, index, np.zeros(16), np.arange(4), np.arange(4), 4, out, 0, 4)
+    assert np.array_equal(out, np.zeros((4, 4)))
+
+
+@pytest.mark.parametrize("m", [3, 512, 700])
+@pytest.mark.parametrize("c", [1, 5])
+def test_rows_through_neighbours(m, c):
+    rng = np.random.default_rng(m)
+    table, basis = rng.random((30, m)), rng.normal(size=(m, c))
+    ptr = np.append(0, np.cumsum(rng.integers(1, 9, 50)))
+    index, lengths = rng.integers(0, 30, ptr[-1]), rng.random(ptr[-1])
+    pairs = list(itertools.pairwise(ptr))
+    expected = np.array([np.square((lengths[a:b, None] + table[index[a:b]]).min(axis=0)) @ basis for a, b in pairs])
+    out, parts = np.empty((50, c)), np.empty((50, c))
+    _compiled.through_neighbours(ptr, index, lengths, table, basis, out, 0, 50)
+    for low in range(0, 50, 17):
+        _compiled.through_neighbours(ptr, index, lengths, table, basis, parts, low, min(low + 17, 50))
+    np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-11)
+    assert np.array_equal(out, parts)  # a row does not depend on its company
+    slow = np.empty((2, c))
+    _compiled.through_neighbours.plain(ptr[:3], index, lengths, table, basis, slow, 0, 2)
+    np.testing.assert_allclose(slow, expected[:2], rtol=1e-12, atol=1e-11)
 
 
 @pytest.mark.parametrize("home", ["read-only", "fine"])

@@ -45,3 +45,20 @@ def test_digits_by_faiss():
     maps = DiffusionMaps(5, n_neighbors=graphs.Union(16, search="faiss")).fit(X)
     assert "approximately" in maps.report_.edges
     assert maps.report_.extension_gap < 1e-3
+
+
+def test_isomap_reads_light_pan_and_tilt_off_new_faces(shared_data):
+    from sklearn.metrics import r2_score
+    from sklearn.neighbors import KNeighborsRegressor
+
+    from outfold import Isomap
+
+    with np.load(shared_data / "isomap_faces" / "isomap_faces_32.npz") as file:
+        X, factors = file["X"], file["light_pan_tilt_z"]
+    order = np.random.default_rng(0).permutation(len(X))
+    old, new = order[:600], order[600:]
+    faces = Isomap(4, n_neighbors=10).fit(X[old])
+    guess = KNeighborsRegressor(8).fit(faces.embedding_, factors[old]).predict(quietly(faces.transform, X[new]))
+    light, pan, tilt = r2_score(factors[new], guess, multioutput="raw_values")
+    assert pan >= 0.97
+    assert min(light, tilt) >= 0.9

@@ -1,0 +1,155 @@
+"""Draw the picture of every method's page: python docs/pictures.py"""
+
+import pathlib
+import warnings
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+
+from outfold import (
+    ClassicalMDS,
+    DiffusionMaps,
+    Isomap,
+    KernelPCA,
+    LaplacianEigenmaps,
+    LocallyLinearEmbedding,
+    SpectralClustering,
+)
+from outfold.datasets import noisy_moons, s_curve, swiss_roll
+from outfold.exceptions import FarPointsWarning
+from outfold.plotting import embedding, panels, spectrum
+
+IMAGES = pathlib.Path(__file__).parent / "images"
+
+
+def save(figure, name):
+    figure.set_size_inches(10.5, 4.2)
+    figure.savefig(IMAGES / f"{name}.png", dpi=80)
+
+
+def in_space(figure, row, X, colors, title):
+    """Swap flat axes for a view of points in space."""
+    spot = row[0].get_subplotspec()
+    row[0].remove()
+    axes = figure.add_subplot(spot, projection="3d")
+    axes.scatter(*X.T, c=colors, s=6, cmap="viridis")
+    axes.set(title=title, xticks=[], yticks=[], zticks=[])
+    axes.view_init(12, -72)
+
+
+def unrolled(method, data, name, title):
+    """The data in space, and its embedding with new points, coloured by the true place."""
+    X, place = data(1200, random_state=0)
+    new, where = data(60, random_state=1)
+    model = method.fit(X)
+    figure, row = panels(1, 1.2)
+    in_space(figure, row, X, place[:, 0], "data, coloured by place on the sheet")
+    embedding(
+        model.embedding_, colors=place[:, 0], new=model.transform(new), new_colors=where[:, 0], axes=row[1], title=title
+    )
+    row[1].set_aspect("auto")
+    save(figure, name)
+
+
+def diffusion_maps():
+    X, digit = load_digits(n_class=6, return_X_y=True)
+    model = DiffusionMaps(10).fit(X[:900])
+    figure, row = panels(1.2, 1)
+    places = model.transform(X[900:], on_far="nearest")
+    embedding(
+        model.embedding_, colors=digit[:900], new=places, new_colors=digit[900:], axes=row[0], title="digits 0 to 5"
+    )
+    row[0].set_aspect("auto")
+    spectrum(model.eigenvalues_, axes=row[1])
+    save(figure, "diffusion-maps")
+
+
+def laplacian_eigenmaps():
+    unrolled(
+        LaplacianEigenmaps(2, n_neighbors=16), s_curve, "laplacian-eigenmaps", "two smoothest functions on the graph"
+    )
+
+
+def over_the_plane(axes, values, X, shades, title):
+    """A function on a grid under the points."""
+    low, high = X.min(axis=0) - 0.3, X.max(axis=0) + 0.3
+    grid = np.meshgrid(*(np.linspace(a, b, 200) for a, b in zip(low, high)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FarPointsWarning)
+        field = values(np.column_stack([g.ravel() for g in grid])).reshape(200, 200)
+    axes.imshow(field, origin="lower", extent=(low[0], high[0], low[1], high[1]), cmap="coolwarm", alpha=0.5)
+    axes.scatter(*X.T, s=8, c=shades, cmap="coolwarm", edgecolors="#222222", linewidths=0.3)
+    axes.set(title=title, xticks=[], yticks=[])
+
+
+def spectral_clustering():
+    X, _ = noisy_moons(400, random_state=0)
+    model = SpectralClustering(2).fit(X)
+    figure, row = panels(1, 1)
+    over_the_plane(row[0], model.predict, X, model.labels_, "predict, over the plane")
+    over_the_plane(row[1], lambda Z: model.transform(Z)[:, 0], X, model.embedding_[:, 0], "its first eigenfunction")
+    save(figure, "spectral-clustering")
+
+
+def kernel_pca():
+    digits = load_digits().data / 16
+    old, new = digits[:1400], digits[1400:]
+    noisy = new[:10] + 0.3 * np.random.default_rng(0).normal(size=(10, 64))
+    figure, row = panels(1)
+    row[0].remove()
+    models = {"PCA": PCA(24).fit(old), "KernelPCA": KernelPCA(24, kernel="rbf", gamma=0.02).fit(old)}
+    back = {"new": new[:10], "with noise": noisy}
+    for name, model in models.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FarPointsWarning)
+            back[name] = model.inverse_transform(model.transform(noisy))
+    for axes, (name, rows) in zip(figure.subplots(4, 1), back.items()):
+        axes.imshow(np.hstack(rows.reshape(-1, 8, 8)), cmap="gray", vmin=0, vmax=1)
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(name, loc="left", fontsize=9)
+    save(figure, "kernel-pca")
+
+
+def classical_mds():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 12)) * 0.8 ** np.arange(12)
+    model = ClassicalMDS(4, metric="manhattan", landmarks=60, random_state=0).fit(X)
+    figure, row = panels(1, 1)
+    embedding(model.embedding_, colors=X[:, 0], axes=row[0], title="distances by manhattan, 60 landmarks")
+    pairs = rng.integers(0, 300, (2, 3000))
+    given = np.abs(X[pairs[0]] - X[pairs[1]]).sum(axis=1)
+    found = np.linalg.norm(model.embedding_[pairs[0]] - model.embedding_[pairs[1]], axis=1)
+    row[1].scatter(given, found, s=3, alpha=0.4, c="#4477aa")
+    row[1].set(xlabel="given distance", ylabel="distance in four coordinates", title="how much of it is kept")
+    save(figure, "classical-mds")
+
+
+def isomap():
+    unrolled(Isomap(2), swiss_roll, "isomap", "length and height of the sheet")
+
+
+def locally_linear_embedding():
+    unrolled(
+        LocallyLinearEmbedding(2, n_neighbors=12),
+        s_curve,
+        "locally-linear-embedding",
+        "neighbourhoods kept, scale free",
+    )
+
+
+PICTURES = (
+    diffusion_maps,
+    laplacian_eigenmaps,
+    spectral_clustering,
+    kernel_pca,
+    classical_mds,
+    isomap,
+    locally_linear_embedding,
+)
+
+if __name__ == "__main__":
+    IMAGES.mkdir(exist_ok=True)
+    for draw in PICTURES:
+        draw()
+        print(f"drew {draw.__name__}")

@@ -1,0 +1,83 @@
+"""The documentation: a page for every method, whose parts are there and whose code runs."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import outfold
+from catalogue import data_folder
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = {re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[a-z])(?=MDS|PCA)", "-", name).lower(): name for name in outfold.__all__[:-1]}
+
+
+@pytest.mark.parametrize(("page", "name"), PAGES.items())
+def test_every_method_has_a_page(page, name):
+    text = (ROOT / "docs" / "methods" / f"{page}.md").read_text()
+    assert text.startswith(f"# {name}\n")
+    for part in ("| kernel | normalisation |", "## Formula", "## When to use it", "## When not", "## Try it"):
+        assert part in text
+    assert f"(methods/{page}.md)" in (ROOT / "docs" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.filterwarnings("ignore::outfold.exceptions.OutfoldWarning")
+def test_its_code_runs(page, capsys):
+    text = (ROOT / "docs" / "methods" / f"{page}.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, page, "exec"), {})
+    assert capsys.readouterr().out
+
+
+def test_links_and_pictures_lead_somewhere():
+    for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_bengios_figure_2_is_drawn_and_shows_what_the_paper_says(tmp_path):
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import numpy as np, bengio_figure_2 as figure\n"
+        "from outfold.datasets import connected_clusters\n"
+        "figure.main(sys.argv[2], 20)\n"
+        "X, label = connected_clusters(random_state=0)\n"
+        "values = figure.eigenfunctions(X, X)\n"
+        "for name, v in values.items():\n"
+        "    both = [np.ptp(v[label == c]) / np.ptp(v) for c in (0, 1)]\n"
+        "    apart = abs(np.median(v[label == 0]) - np.median(v[label == 1])) / np.ptp(v)\n"
+        "    print(name.split()[0], *np.round([*both, apart], 3))\n"
+    )
+    picture = tmp_path / "figure.png"
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT / "examples"), str(picture)], capture_output=True, text=True, check=True
+    )
+    assert picture.stat().st_size > 10_000
+    found = {line.split()[0]: [float(v) for v in line.split()[1:]] for line in run.stdout.splitlines()[1:]}
+    small, large, _ = found["kernel"]  # kernel PCA tells parts of the larger cluster apart and is flat on the smaller
+    assert small < 0.2 < 0.9 < large
+    for method in ("spectral", "Isomap", "LLE"):  # the others tell the clusters apart
+        assert found[method][2] > 0.4
+
+
+def test_the_faces_are_drawn(tmp_path):
+    folder = data_folder()
+    if folder is None:
+        pytest.skip("shared data sets are not here (set OUTFOLD_DATA to their folder)")
+    picture = tmp_path / "faces.png"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import isomap_faces as f; f.main(sys.argv[2], sys.argv[3])"
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT / "examples"), str(folder), str(picture)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    right = [float(number) for number in re.findall(r"coordinates ([0-9.]+)", run.stdout)]
+    assert len(right) == 2
+    assert min(right) > 0.9
+    assert picture.stat().st_size > 10_000
