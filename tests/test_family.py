@@ -421,6 +421,13 @@ def test_weights_count_on_the_way_back():
     np.testing.assert_allclose(weighted.inverse_transform(places), repeated.inverse_transform(places), atol=1e-8)
 
 
+def test_the_way_back_is_that_of_the_last_fit():
+    model = KernelPCA(2, kernel="rbf", gamma=0.2).fit(X)
+    model.inverse_transform(model.transform(X[:3]))
+    model.fit(X + 100)
+    assert model.inverse_transform(model.transform(X[:3] + 100)).min() > 90
+
+
 def test_no_way_back():
     table = X @ X.T
     with pytest.raises(ValueError, match="no features to go back to"):
@@ -449,6 +456,9 @@ def test_no_way_back():
         (KernelPCA(kernel="precomputed"), np.triu(np.ones((5, 5))), "symmetric"),
         (KernelPCA(kernel="poly"), X * 1e120, "overflows"),
         (KernelPCA(4), X, "only 3 non-trivial eigenvalues"),
+        (KernelPCA(kernel="precomputed"), -X @ X.T, "only 0 non-trivial eigenvalues"),
+        (ClassicalMDS(metric="precomputed"), np.zeros((9, 9)), "only 0 non-trivial eigenvalues"),
+        (Isomap("auto", metric="precomputed"), np.zeros((20, 20)), "no non-zero eigenvalue"),
         (KernelPCA(kernel="chi2"), X, "negative"),
         (ClassicalMDS(signed="yes"), X, "signed='yes' must be True or False"),
         (ClassicalMDS(metric="euclid"), X, "Valid: .*'euclidean'"),

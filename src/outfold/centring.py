@@ -100,7 +100,7 @@ class Centring:
         """Pairs whose eigenvalue is more than rounding, and positive unless signs are kept."""
         usable = values if self.signed else np.maximum(values, 0)
         hint = "lie on a line or plane; other eigenvalues are zero or negative. Ask for fewer components."
-        return not_rounding(usable, kept, operator.size, asked, clip, skip=0, hint=hint)
+        return not_rounding(usable, kept, operator, asked, clip, skip=0, hint=hint)
 
     def amplification(self, values: Array) -> float:
         sizes = np.abs(values)

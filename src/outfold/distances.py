@@ -106,7 +106,7 @@ class Distances:
     def cross(self, Z: Array, slack: float = 0.0) -> Array:
         """Squared distances from each row of Z to the anchors, (len(Z), n), right to ``slack`` if BLAS is to help."""
         if self.name == "euclidean":
-            return self._by_product(Z, slack) if slack else cdist(Z, self.anchors, "sqeuclidean")
+            return self._nearly(Z, slack) if slack else cdist(Z, self.anchors, "sqeuclidean")
         distances = self._plain(Z)
         if np.isnan(distances).any() or (distances < 0).any():
             rows = np.flatnonzero((np.isnan(distances) | (distances < 0)).any(axis=1))
@@ -125,16 +125,18 @@ class Distances:
         norms = np.einsum("ij,ij->i", moved, moved)
         return centre, np.vstack([moved.T, np.ones(len(norms)), norms]), float(norms.max())
 
-    def _by_product(self, Z: Array, slack: float) -> Array:
-        """|x|^2 + |y|^2 - 2 x.y about the mean as one product, where that is right to ``slack``.
-
-        Where a distance is near zero it may be as far below it as slack.
-        """
+    def by_product(self, Z: Array) -> tuple[Array, Array]:
+        """|x|^2 + |y|^2 - 2 x.y about the mean, as one product (Euclidean), and the size of each row's rounding."""
         centre, columns, largest = self._moved
         moved = Z - centre
         own = np.einsum("ij,ij->i", moved, moved)
-        exact = np.flatnonzero(~(4 * np.finfo(float).eps * (own + largest) <= slack))
         table = np.column_stack([-2 * moved, own, np.ones(len(own))]) @ columns
+        return table, np.finfo(float).eps * (own + largest)
+
+    def _nearly(self, Z: Array, slack: float) -> Array:
+        """By a product where that is right to ``slack``; a distance near zero may be as far below it."""
+        table, rounding = self.by_product(Z)
+        exact = np.flatnonzero(~(4 * rounding <= slack))
         if len(exact):
             table[exact] = cdist(Z[exact], self.anchors, "sqeuclidean")
         return table

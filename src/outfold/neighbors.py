@@ -172,27 +172,12 @@ class Brute:
     distances: Distances
     exact: bool = True
 
-    @cached_property
-    def _centre(self) -> Array:
-        return self.distances.anchors.mean(axis=0)
-
-    @cached_property
-    def _moved(self) -> tuple[Array, Array]:
-        moved = self.distances.anchors - self._centre
-        return moved, np.einsum("ij,ij->i", moved, moved)
-
     def _table(self, Z: Array) -> tuple[Array, Array]:
         """Approximate squared distances (rows, n), and how far each row's may be off."""
         if self.distances.name != "euclidean":
             return self.distances.cross(Z), np.zeros(len(Z))
-        anchors, norms = self._moved
-        moved = Z - self._centre
-        own = np.einsum("ij,ij->i", moved, moved)
-        table = moved @ anchors.T
-        table *= -2
-        table += own[:, None]
-        table += norms
-        return table, 4 * (Z.shape[1] + 4) * np.finfo(float).eps * (own + norms.max())
+        table, rounding = self.distances.by_product(Z)
+        return table, 4 * (Z.shape[1] + 4) * rounding
 
     def closest(self, Z: Array, k: int, runner: Threads) -> Lists:
         n = len(self.distances.anchors)

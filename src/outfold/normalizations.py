@@ -264,7 +264,7 @@ class Markov:
 
     def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
         """The kept pairs, or an error if some are rounding or have no real power."""
-        kept = not_rounding(values, kept, operator.size, asked, clip, skip=1)
+        kept = not_rounding(values, kept, operator, asked, clip, skip=1)
         chosen = values[kept]
         if (chosen < 0).any() and self.power != int(self.power):
             raise ValueError(
@@ -331,9 +331,12 @@ class Unnormalized:
         return 0.0
 
 
-def not_rounding(values: Array, kept: Array, n: int, asked: str, clip: bool, skip: int, hint: str = "") -> Array:
+def not_rounding(
+    values: Array, kept: Array, operator: Operator, asked: str, clip: bool, skip: int, hint: str = ""
+) -> Array:
     """The kept pairs, those beyond the rank left out if ``clip``, else refused."""
-    tiny = n * np.finfo(float).eps * float(np.abs(values).max())
+    norm = max(float(np.abs(values).max()), operator.spread / (2 * np.sqrt(operator.size)))  # at most the operator's
+    tiny = operator.size * np.finfo(float).eps * norm
     beyond = np.abs(values[kept]) <= tiny
     if not beyond.any():
         return kept

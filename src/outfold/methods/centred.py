@@ -96,6 +96,7 @@ class KernelPCA(SpectralEstimator):
 
     def _adopt(self, found: Any, dtype: Any) -> None:
         super()._adopt(found, dtype)
+        self.__dict__.pop("_way_back", None)  # of an earlier fit
         self._measure = found.anchors.measure
         self._anchor_embedding = found.functions * np.sqrt(np.abs(found.eigenvalues))
 
