@@ -251,7 +251,7 @@ def distinct_nearest(squared: Array, runner: Threads) -> Array:
 
 def negative_concerns(report: Any) -> list[str]:
     """A warning where much of the spectrum is negative."""
-    if report.negative_mass <= 0.3:
+    if report.negative_mass <= 0.4:
         return []
     return [
         f"{100 * report.negative_mass:.0f} % of the spectrum's mass is negative: these distances are far from "

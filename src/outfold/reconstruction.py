@@ -9,6 +9,7 @@ where the point is its own neighbour: a training point is reproduced exactly.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from . import _compiled, components, neighbors
 from ._problem import Problem
 from .affinities import along_the_tree
 from .distances import Metric
+from .exceptions import OutfoldWarning
 from .landmarks import Anchors
 from .neighbors import Lists
 from .normalizations import Operator, Rows
@@ -27,6 +29,9 @@ from .sources import Threads, row_blocks
 from .trust import Nearness
 
 Array = NDArray[Any]
+
+FLAT_OVERLAP = 3.7  # entries a row of (I - W)'(I - W) over k: about 3.1 in two dimensions, 4.3 in three
+SLOW_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -154,6 +159,7 @@ class Reconstruction:
             return replace(self, components="warn").pose(X, anchors.at(inside), measure, needed, runner)
         nearness, reference = Nearness.of(lists.squared[lists.ptr[:-1]], anchors.measure)
         operator = replace(_operator(W, anchors.measure), parts=parts, runner=runner)
+        self._warn_if_slow(operator)
         return Problem(
             anchors,
             operator,
@@ -165,6 +171,19 @@ class Reconstruction:
             edges=f"{self.k} nearest neighbours" + ("" if search.exact else ", found approximately"),
             degree=W.nnz / n,
         )
+
+    def _warn_if_slow(self, operator: Operator) -> None:
+        """Factors of graphs of more than two dimensions fill up; their neighbourhoods overlap little."""
+        n, shared = operator.size, operator.matrix.nnz / operator.size / self.k
+        seconds = 6 * (n / 10_000) ** 2.4  # measured on a torus of three dimensions
+        if shared > FLAT_OVERLAP and seconds > SLOW_SECONDS:
+            warnings.warn(
+                f"The neighbourhoods of these {n} points overlap as in three or more dimensions, where factorising the "
+                f"problem takes long (of the order of {seconds:.0f} s or more). landmarks=5000 solves it on some of "
+                "the points and extends it to the rest.",
+                OutfoldWarning,
+                stacklevel=2,
+            )
 
     def concerns(self, report: Any, values: Array, problem: Problem) -> list[str]:
         found = []
