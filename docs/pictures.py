@@ -14,6 +14,7 @@ from outfold import (
     KernelPCA,
     LaplacianEigenmaps,
     LocallyLinearEmbedding,
+    Roseland,
     SpectralClustering,
 )
 from outfold.datasets import noisy_moons, s_curve, swiss_roll
@@ -69,6 +70,10 @@ def laplacian_eigenmaps():
     unrolled(
         LaplacianEigenmaps(2, n_neighbors=16), s_curve, "laplacian-eigenmaps", "two smoothest functions on the graph"
     )
+
+
+def roseland():
+    unrolled(Roseland(2, landmarks=300, random_state=0), s_curve, "roseland", "landmark diffusion, 300 landmarks")
 
 
 def over_the_plane(axes, values, X, shades, title):
@@ -141,6 +146,7 @@ def locally_linear_embedding():
 PICTURES = (
     diffusion_maps,
     laplacian_eigenmaps,
+    roseland,
     spectral_clustering,
     kernel_pca,
     classical_mds,

@@ -16,6 +16,7 @@ from outfold import (
     KernelPCA,
     LaplacianEigenmaps,
     LocallyLinearEmbedding,
+    Roseland,
     SpectralClustering,
     graphs,
 )
@@ -58,6 +59,10 @@ ALL_METHODS = {
     "isomap chebyshev signed": Isomap(n_neighbors=6, metric="chebyshev", signed=True),
     "isomap landmarks": Isomap(n_neighbors=6, landmarks=0.6, random_state=0),
     "isomap largest component": Isomap(n_neighbors=6, components="largest"),
+    "roseland": Roseland(landmarks=0.6, random_state=0),
+    "roseland alpha=0 t=2": Roseland(landmarks=0.5, alpha=0, t=2, random_state=0),
+    "roseland nearest landmarks": Roseland(landmarks=0.7, n_neighbors=6, random_state=0),
+    "roseland t=0 manhattan": Roseland(landmarks=0.7, n_neighbors=6, t=0, metric="manhattan", random_state=0),
     "locally-linear-embedding": LocallyLinearEmbedding(n_neighbors=6),
     "locally-linear-embedding landmarks": LocallyLinearEmbedding(n_neighbors=5, landmarks=0.8, random_state=0),
     "locally-linear-embedding largest component": LocallyLinearEmbedding(n_neighbors=6, components="largest"),

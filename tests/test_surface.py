@@ -40,6 +40,7 @@ def test_public_names_exist_and_nothing_else_is_exported():
         "KernelPCA",
         "LaplacianEigenmaps",
         "LocallyLinearEmbedding",
+        "Roseland",
         "SpectralClustering",
     }
     assert set(outfold.__all__) == {*methods, "__version__"}

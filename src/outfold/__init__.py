@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         KernelPCA,
         LaplacianEigenmaps,
         LocallyLinearEmbedding,
+        Roseland,
         SpectralClustering,
     )
 
@@ -23,6 +24,7 @@ _HOMES = {
     "KernelPCA": "methods",
     "LaplacianEigenmaps": "methods",
     "LocallyLinearEmbedding": "methods",
+    "Roseland": "methods",
     "SpectralClustering": "methods",
 }
 
@@ -45,6 +47,7 @@ __all__ = [
     "KernelPCA",
     "LaplacianEigenmaps",
     "LocallyLinearEmbedding",
+    "Roseland",
     "SpectralClustering",
     "__version__",
 ]

@@ -41,7 +41,7 @@ class SpectralModel:
 
     rule: Any
     basis: Array  # (anchors, components)
-    scale: Array  # (components,): basis * scale is the embedding of the anchors
+    scale: Array | None  # (components,): basis * scale is the embedding of the anchors; None: their own rows give it
     reference: Reference
 
     def embed(self, Z: Array, runner: Threads) -> Array:
@@ -79,7 +79,10 @@ class SpectralModel:
 
     def nearest(self, Z: Array) -> Array:
         """The embedding of each point's nearest anchor."""
-        return (self.basis * self.scale)[self.rule.geometry.nearest(np.asarray(Z, dtype=float))]
+        at = self.rule.geometry.nearest(np.asarray(Z, dtype=float))
+        if self.scale is None:
+            return self.rule.rows(self.rule.geometry.anchors[at]) @ self.basis
+        return (self.basis * self.scale)[at]
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,8 @@ def _select(operator: Operator, normalization: Any, recipe: Recipe) -> tuple[Spe
 
 def _training_embedding(X: Array, problem: Problem, model: SpectralModel, runner: Threads) -> tuple[Array, float]:
     """The spectral embedding of the training rows, and how far ``transform`` is from it on a sample."""
+    if model.scale is None:  # the embedding of the rows is the formula
+        return model.embed(X, runner), 0.0
     spectral = model.basis * model.scale
     anchors, columns = problem.anchors, problem.columns
     sample = np.linspace(0, len(spectral) - 1, min(len(spectral), 256)).astype(int)

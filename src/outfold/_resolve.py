@@ -196,6 +196,22 @@ def paths_along(value: Any) -> Any:
     return graphs.Union(count("n_neighbors", value) + 1)
 
 
+def landmark_stages(estimator: Any) -> dict[str, Any]:
+    """Metric, edges and kernel of landmark diffusion."""
+    found = metric(estimator.metric)
+    if found is None:
+        raise ValueError("metric='precomputed' has no rows to stream: pass features, or use DiffusionMaps.")
+    n_neighbors = estimator.n_neighbors
+    if isinstance(n_neighbors, graphs.Mutual | graphs.Ball | graphs.Threshold):
+        raise ValueError(
+            f"n_neighbors={n_neighbors!r}: a row keeps all landmarks (None), a count of them, or Union(k)."
+        )
+    rule = bandwidth(estimator.epsilon, auto=bandwidths.Neighbor())
+    if rule == bandwidths.Fixed(math.inf):
+        raise ValueError("epsilon=inf weighs all kept landmarks alike; landmark diffusion needs a finite one.")
+    return {"metric": found, "edges": edge_rule(n_neighbors, None, "gaussian", None), "kernel": kernels.Gaussian(rule)}
+
+
 def solver(value: Any, among: Sequence[str] = SOLVERS) -> Any:
     if hasattr(value, "start") or isinstance(value, solvers.Auto):
         return value
@@ -214,7 +230,9 @@ def solver(value: Any, among: Sequence[str] = SOLVERS) -> Any:
 
 
 def landmark_choice(value: Any) -> Any:
-    """None, a count, a fraction, an array of points, or an object with ``select``."""
+    """None, a count, a fraction, "auto", an array of points, or an object with ``select``."""
+    if isinstance(value, str) and value == "auto":
+        return landmarks.Enough()
     if value is None:
         return landmarks.Everything()
     if hasattr(value, "select"):

@@ -60,6 +60,15 @@ class Random:
 
 
 @dataclass(frozen=True)
+class Enough:
+    """Four times the square root of the rows, at least 500 and at most all of them, at random."""
+
+    def select(self, X: Array, measure: Array, rng: np.random.Generator) -> Anchors:
+        able = int((measure > 0).sum())
+        return Random(min(able, max(500, int(4 * np.sqrt(able))))).select(X, measure, rng)
+
+
+@dataclass(frozen=True)
 class Points:
     """Points given by the caller; they need not be training rows."""
 

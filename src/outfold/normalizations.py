@@ -239,7 +239,7 @@ class Markov:
         q = W @ measure
         weight = q**-self.alpha
         d = (weight * (W @ (weight * measure))).clip(min=np.finfo(float).tiny)
-        _scale(W, weight * np.sqrt(measure / d))
+        scale(W, weight * np.sqrt(measure / d))
         stationary = measure * d / (measure @ d)
         parts = components.find(links(W), stationary)
         return Operator("markov", W, 1.0, 2.0, measure, stationary, parts, measure * weight, q)
@@ -296,10 +296,10 @@ class Unnormalized:
     def fit(self, W: Array, measure: Array) -> Operator:
         """Turn W into the symmetric conjugate of -L, in place."""
         d = W @ measure
-        _scale(W, np.sqrt(measure))
+        scale(W, np.sqrt(measure))
         stationary = measure / measure.sum()
         relative = W.copy()
-        _scale(relative, 1 / np.sqrt(d))
+        scale(relative, 1 / np.sqrt(d))
         parts = components.find(links(relative), stationary)
         _add_to_diagonal(W, -d)
         spread = 2 * float(d.max())
@@ -377,14 +377,14 @@ def links(S: Any, least: float | None = None) -> Any:
     return csr_array((S.data[keep], S.indices[keep], np.append(0, np.cumsum(counts))), shape=S.shape)
 
 
-def _scale(W: Any, scale: Array) -> None:
-    """W_ij times scale_i scale_j, in place."""
+def scale(W: Any, factor: Array) -> None:
+    """W_ij times factor_i factor_j, in place."""
     if issparse(W):
-        W.data *= np.repeat(scale, np.diff(W.indptr))
-        W.data *= scale[W.indices]
+        W.data *= np.repeat(factor, np.diff(W.indptr))
+        W.data *= factor[W.indices]
     else:
-        W *= scale[:, None]
-        W *= scale
+        W *= factor[:, None]
+        W *= factor
 
 
 def _add_to_diagonal(W: Any, values: Array) -> None:

@@ -3,6 +3,7 @@
 from .barycentric import LocallyLinearEmbedding
 from .centred import ClassicalMDS, Isomap, KernelPCA
 from .diffusion import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
+from .roseland import Roseland
 
 __all__ = [
     "ClassicalMDS",
@@ -11,5 +12,6 @@ __all__ = [
     "KernelPCA",
     "LaplacianEigenmaps",
     "LocallyLinearEmbedding",
+    "Roseland",
     "SpectralClustering",
 ]
