@@ -19,6 +19,7 @@ from outfold import (
     Roseland,
     SpectralClustering,
     graphs,
+    landmarks,
 )
 from outfold.exceptions import OutfoldWarning
 
@@ -63,6 +64,12 @@ ALL_METHODS = {
     "roseland alpha=0 t=2": Roseland(landmarks=0.5, alpha=0, t=2, random_state=0),
     "roseland nearest landmarks": Roseland(landmarks=0.7, n_neighbors=6, random_state=0),
     "roseland t=0 manhattan": Roseland(landmarks=0.7, n_neighbors=6, t=0, metric="manhattan", random_state=0),
+    "roseland by farthest points": Roseland(landmarks=landmarks.FarthestPoint(0.5)),
+    "diffusion-maps by k-means": DiffusionMaps(landmarks=landmarks.KMeans(0.6), random_state=0),
+    "isomap by k-means": Isomap(n_neighbors=6, landmarks=landmarks.KMeans(0.5), random_state=0),
+    "isomap by minimal distance": Isomap(n_neighbors=6, landmarks=landmarks.MinDistance(0.6), random_state=0),
+    "classical-mds by inverse density": ClassicalMDS(landmarks=landmarks.InverseDensity(0.6), random_state=0),
+    "kernel-pca by randomly pivoted Cholesky": KernelPCA(landmarks=landmarks.RPCholesky(0.5), random_state=0),
     "locally-linear-embedding": LocallyLinearEmbedding(n_neighbors=6),
     "locally-linear-embedding landmarks": LocallyLinearEmbedding(n_neighbors=5, landmarks=0.8, random_state=0),
     "locally-linear-embedding largest component": LocallyLinearEmbedding(n_neighbors=6, components="largest"),

@@ -97,9 +97,7 @@ def test_nothing_large_is_allocated_for_a_bad_call(estimator):
     asked = "n_clusters" if isinstance(estimator, SpectralClustering) else "n_components"
     bad = clone(estimator).set_params(**{asked: rows + 1})
     tracemalloc.start()
-    with pytest.raises(
-        ValueError, match=f"n = {rows if estimator.landmarks is None else round(rows * estimator.landmarks)}"
-    ):
+    with pytest.raises(ValueError, match=f"n = {rows}"):
         bad.fit(big)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

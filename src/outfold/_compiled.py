@@ -467,3 +467,53 @@ def through_neighbours(indptr, nodes, lengths, table, basis, out, start, stop):
                 for j in range(lanes):
                     value += sums[g, k, j]
                 out[low + g, k] = value
+
+
+@Loop
+def farthest_points(X, first, count):
+    """Indices of ``count`` rows, each the farthest from those before it."""
+    n, features = X.shape
+    chosen = np.empty(count, np.int64)
+    nearest = np.full(n, np.inf)
+    at = first
+    for c in range(count):
+        chosen[c] = at
+        best = -1.0
+        following = at
+        for i in range(n):
+            total = 0.0
+            for f in range(features):
+                difference = X[i, f] - X[at, f]
+                total += difference * difference
+            if total < nearest[i]:
+                nearest[i] = total
+            if i == at:
+                nearest[i] = -1.0  # taken
+            if nearest[i] > best:
+                best = nearest[i]
+                following = i
+        at = following
+    return chosen
+
+
+@Loop
+def far_enough(X, least, most):
+    """Indices of the rows, in their order, that are at squared distance >= ``least`` from those kept before."""
+    kept = np.empty(most, np.int64)
+    size = 0
+    for i in range(X.shape[0]):
+        if size == most:
+            break
+        free = True
+        for k in range(size):
+            total = 0.0
+            for f in range(X.shape[1]):
+                difference = X[i, f] - X[kept[k], f]
+                total += difference * difference
+            if total < least:
+                free = False
+                break
+        if free:
+            kept[size] = i
+            size += 1
+    return kept[:size]

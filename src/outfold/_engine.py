@@ -103,6 +103,7 @@ def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runn
     """Walk the stages."""
     X = np.ascontiguousarray(X, dtype=float)
     view = recipe.view
+    _check_count(recipe.wanted, int((measure > 0).sum()))
     anchors = recipe.landmarks.select(X, measure, rng)
     if not view.given:
         _check_points(anchors.points)

@@ -242,7 +242,10 @@ def landmark_choice(value: Any) -> Any:
     if isinstance(value, Real) and not isinstance(value, bool):
         return landmarks.Random(number("landmarks", value, low=0.0, high=1.0, open_low=True))
     if isinstance(value, str):
-        raise ValueError(f"landmarks={value!r} is not known. Valid: None, a count, a fraction, an array of points.")
+        raise ValueError(
+            f"landmarks={value!r} is not known. Valid: None, 'auto', a count, a fraction, an array of points, or a "
+            "choice of outfold.landmarks."
+        )
     return landmarks.Points(np.asarray(value, dtype=float))
 
 

@@ -125,29 +125,30 @@ class Geodesic:
         return self.metric is None
 
     def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
-        nodes, at = self._nodes(X, anchors, measure)
-        return self._pose(nodes, at, anchors.index is None, needed, runner)
+        nodes, at, weights = self._nodes(X, anchors, measure)
+        return self._pose(nodes, at, weights, anchors.index is None, needed, runner)
 
-    def _nodes(self, X: Array, anchors: Anchors, measure: Array) -> tuple[Anchors, Array]:
-        """The nodes of the graph, neighbours side by side, and which of them are the anchors."""
+    def _nodes(self, X: Array, anchors: Anchors, measure: Array) -> tuple[Anchors, Array, Array]:
+        """The nodes of the graph, neighbours side by side, which of them are the anchors, and those' measure."""
         if self.given:
             given_columns(anchors)
         nodes = Everything().select(X, measure, np.random.default_rng())
         members: Any = nodes.index
+        weights = np.zeros(len(nodes.measure))
         if anchors.index is None:  # points of the caller's become nodes
-            index = np.append(members, np.full(len(anchors.points), -1))
-            points, mass = (
-                np.concatenate(p) for p in ((nodes.points, anchors.points), (nodes.measure, anchors.measure))
-            )
-            chosen = np.append(np.zeros(len(nodes.measure), bool), np.ones(len(anchors.measure), bool))
-            nodes = Anchors(points, index, mass)
+            count = len(anchors.points)
+            index = np.append(members, np.full(count, -1))
+            points = np.concatenate([nodes.points, anchors.points])
+            nodes = Anchors(points, index, np.append(nodes.measure, np.ones(count)))
+            weights = np.append(weights, anchors.measure)
         else:
-            chosen = np.isin(members, anchors.index)
-        tagged = along_the_tree(Anchors(nodes.points, np.arange(len(chosen)), nodes.measure), self.metric)
+            weights[np.searchsorted(members, anchors.index)] = anchors.measure
+        tagged = along_the_tree(Anchors(nodes.points, np.arange(len(weights)), nodes.measure), self.metric)
         order: Any = tagged.index
-        return nodes.at(order), np.flatnonzero(chosen[order])
+        at = np.flatnonzero(weights[order])
+        return nodes.at(order), at, weights[order][at]
 
-    def _pose(self, nodes: Anchors, at: Array, foreign: bool, needed: int, runner: Threads) -> Problem:
+    def _pose(self, nodes: Anchors, at: Array, weights: Array, foreign: bool, needed: int, runner: Threads) -> Problem:
         self._check_sizes(nodes, at)
         distances: Any = GivenTable(nodes.points[:, nodes.index]) if self.given else self.metric.fit(nodes.points)
         search = neighbors.build(distances, self.edges.search)
@@ -159,7 +160,7 @@ class Geodesic:
         notes: tuple[str, ...] = ()
         if parts.count > 1:
             if self.components == "largest":
-                return self._within_largest(nodes, at, parts, foreign, needed, runner)
+                return self._within_largest(nodes, at, weights, parts, foreign, needed, runner)
             lengths, notes = self._joined(lengths, parts, distances)
         nearness, reference = Nearness.of(_nearest_elsewhere(lengths), nodes.measure)
         table = shortest_paths(lengths, at, runner)
@@ -167,8 +168,8 @@ class Geodesic:
         k = graph.k - 1 if graph.kind == "union" else 0
         index: Any = nodes.index
         return Problem(
-            Anchors(nodes.points[at], None if foreign else index[at], nodes.measure[at]),
-            self.normalization.fit(K, nodes.measure[at], runner),
+            Anchors(nodes.points[at], None if foreign else index[at], weights),
+            self.normalization.fit(K, weights, runner),
             self.normalization,
             Geodesics(search, nodes.measure, k, graph.radius, table, at, nearness),
             None,
@@ -193,7 +194,14 @@ class Geodesic:
         return replace(self.edges, radius=graph.radius).told()
 
     def _within_largest(
-        self, nodes: Anchors, at: Array, parts: Components, foreign: bool, needed: int, runner: Threads
+        self,
+        nodes: Anchors,
+        at: Array,
+        weights: Array,
+        parts: Components,
+        foreign: bool,
+        needed: int,
+        runner: Threads,
     ) -> Problem:
         inside = parts.labels == 0
         kept = np.flatnonzero(inside[at])
@@ -204,7 +212,7 @@ class Geodesic:
                 "Raise n_neighbors."
             )
         place = np.cumsum(inside) - 1
-        return self._pose(nodes.at(np.flatnonzero(inside)), place[at[kept]], foreign, needed, runner)
+        return self._pose(nodes.at(np.flatnonzero(inside)), place[at[kept]], weights[kept], foreign, needed, runner)
 
     def _joined(self, lengths: csr_array, parts: Components, distances: Any) -> tuple[csr_array, tuple[str, ...]]:
         """The graph with the shortest bridges between its parts, and what to say of it."""

@@ -27,7 +27,7 @@ class LocallyLinearEmbedding(SpectralEstimator):
     reg : float > 0
         Ridge of the weights: reg times the trace of the local Gram matrix in the fit, as in scikit-learn, and reg
         times its diagonal for new rows, which leaves a training point where it is.
-    landmarks : None, int, float, array
+    landmarks : None, int, float, array or a choice of :mod:`outfold.landmarks`
         Solve on these points only (a count, a fraction, or the points) and extend to the rest.
     components : "warn", "error" or "largest"
         If the neighbour graph falls apart: contrasts between its parts become the first coordinates; raise; or

@@ -41,7 +41,7 @@ class KernelPCA(SpectralEstimator):
         Of "poly" and "sigmoid".
     ridge : float > 0
         Of ``inverse_transform``, relative to the mean of the kernel's diagonal.
-    landmarks : None, int, float, array
+    landmarks : None, int, float, array or a choice of :mod:`outfold.landmarks`
         Solve on these points only (a count, a fraction, or the points) and extend to the rest.
     solver : "auto", "dense", "krylov", "lanczos" or a solver of :mod:`outfold.solvers`
     random_state : int, RandomState or None
@@ -191,7 +191,7 @@ class Isomap(SpectralEstimator):
         Any of scikit-learn's; "precomputed": X holds distances.
     signed : bool
         Whether to keep the eigenvalues largest in magnitude instead of the largest; as in :class:`ClassicalMDS`.
-    landmarks : None, int, float, array
+    landmarks : None, int, float, array or a choice of :mod:`outfold.landmarks`
         Landmark Isomap: geodesics from these points only, through the graph of all; memory n x landmarks
         instead of n x n.
     components : "warn", "join", "error" or "largest"

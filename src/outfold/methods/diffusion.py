@@ -52,7 +52,7 @@ class DiffusionMaps(SpectralEstimator):
         Keep the pairs whose weight reaches it instead.
     metric : name, callable or Metric
         Any of scikit-learn's; "precomputed": X holds distances.
-    landmarks : None, int, float, array
+    landmarks : None, int, float, array or a choice of :mod:`outfold.landmarks`
         Solve on these points only (a count, a fraction, or the points) and extend to the rest.
     components : "warn", "error", "largest" or "join"
         If the graph falls apart: contrasts between its components become the first coordinates; raise; embed

@@ -22,7 +22,7 @@ class Roseland(SpectralEstimator):
     n_components : int, "auto" or sequence of int
         How many coordinates; "auto" keeps those with sigma^(2t) > 0.1 sigma_1^(2t); a sequence names eigenpairs (1 is
         the first non-trivial).
-    landmarks : "auto", int, float, array
+    landmarks : "auto", int, float, array or a choice of :mod:`outfold.landmarks`
         How many rows, which fraction of them, or the points themselves. "auto": 4 sqrt(n), at least 500.
     epsilon : float, rule name or rule
         w = exp(-d^2 / (2 epsilon)); rules look at the landmarks.

@@ -1,0 +1,134 @@
+"""Landmarks: how many, where, how heavy; the same for the same seed; for every method."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist, pdist
+
+from catalogue import quietly
+from outfold import (
+    ClassicalMDS,
+    DiffusionMaps,
+    Isomap,
+    KernelPCA,
+    LaplacianEigenmaps,
+    LocallyLinearEmbedding,
+    Roseland,
+    SpectralClustering,
+    landmarks,
+)
+
+CHOICES = [
+    landmarks.Random,
+    landmarks.KMeans,
+    landmarks.FarthestPoint,
+    landmarks.MinDistance,
+    landmarks.InverseDensity,
+    landmarks.RPCholesky,
+]
+choices = pytest.mark.parametrize("choice", CHOICES, ids=lambda c: c.__name__)
+X = np.random.default_rng(0).normal(size=(600, 2))
+
+
+def select(choice, points=X, weights=None, seed=0):
+    measure = np.ones(len(points)) if weights is None else weights
+    return choice.select(points, measure, np.random.default_rng(seed))
+
+
+@choices
+def test_the_count_the_seed_and_the_weight(choice):
+    found, again, other = (select(choice(60), seed=s) for s in (1, 1, 2))
+    assert len(found.points) == 60
+    assert len(np.unique(found.points, axis=0)) == 60
+    assert np.array_equal(found.points, again.points)
+    assert found.measure.mean() == pytest.approx(1)
+    if choice is not landmarks.FarthestPoint:  # the one without randomness
+        assert not np.array_equal(found.points, other.points)
+    if choice is not landmarks.KMeans:
+        assert np.array_equal(found.points, X[found.index])
+    assert len(select(choice(0.25)).points) == 150
+
+
+@choices
+def test_rows_without_weight_are_never_chosen(choice):
+    weights = (np.arange(600) % 3 > 0).astype(float)
+    far = X.copy()
+    far[weights == 0] += 100
+    assert np.abs(select(choice(60), far, weights).points).max() < 50
+
+
+@choices
+def test_few_distinct_rows_are_no_obstacle(choice):
+    copies = np.repeat(X[:12], 10, axis=0)
+    found = select(choice(40), copies)
+    assert 2 <= len(found.points) <= 40
+    assert (found.measure > 0).all()
+
+
+@choices
+def test_too_many_and_too_few(choice):
+    with pytest.raises(ValueError, match=r"landmarks=601 .*\(600\)"):
+        select(choice(601))
+    with pytest.raises(ValueError, match="landmarks=1 must be at least 2"):
+        select(choice(1))
+
+
+@choices
+@pytest.mark.parametrize(
+    "method",
+    [
+        DiffusionMaps,
+        LaplacianEigenmaps,
+        SpectralClustering,
+        KernelPCA,
+        ClassicalMDS,
+        Isomap,
+        LocallyLinearEmbedding,
+        Roseland,
+    ],
+)
+def test_every_method_takes_them(choice, method):
+    model = method(2, landmarks=choice(80), random_state=0)
+    quietly(model.fit, X)
+    part = np.random.default_rng(0).permutation(600)[:50]
+    np.testing.assert_allclose(quietly(model.transform, X[part]), model.embedding_[part], rtol=0, atol=1e-9)
+
+
+def test_weights_are_those_of_the_nearest_rows():
+    found = select(landmarks.FarthestPoint(20))
+    nearest = cdist(X, found.points).argmin(axis=1)
+    mass = np.bincount(nearest, minlength=20)
+    np.testing.assert_allclose(found.measure, mass / mass.mean())
+
+
+def test_farthest_points_are_farthest():
+    found = select(landmarks.FarthestPoint(30)).points
+    spacing = pdist(found).min()
+    assert cdist(X, found).min(axis=1).max() <= spacing  # every row is nearer to one of them than they to each other
+
+
+def test_covers_are_more_even_than_chance():
+    spacing = {c.__name__: pdist(select(c(60)).points).min() for c in CHOICES}
+    for even in ("FarthestPoint", "MinDistance"):
+        assert spacing[even] > 5 * spacing["Random"]
+
+
+def test_inverse_density_turns_the_density_round():
+    rng = np.random.default_rng(1)
+    line = np.sort(np.concatenate([rng.uniform(0, 1, 3000), rng.uniform(1, 2, 1000)]))[:, None]  # p is 3 : 1
+    found = [select(landmarks.InverseDensity(300), line, seed=s).points for s in range(5)]
+    left = np.mean([(f < 1).sum() for f in found])
+    assert left / (300 - left) == pytest.approx(1 / 9, rel=0.5)  # 1 / p^2, some of it spent: drawn without replacement
+
+
+def test_randomly_pivoted_cholesky_explains_the_kernel_better_than_chance():
+    points = np.vstack([X, 8 + 0.05 * X[:30]])  # a small cluster apart, easily missed
+
+    def unexplained(found):
+        K = np.exp(-(cdist(points, points) ** 2) / 2)
+        C = np.exp(-(cdist(points, found.points) ** 2) / 2)
+        A = np.exp(-(cdist(found.points, found.points) ** 2) / 2)
+        return np.trace(K - C @ np.linalg.pinv(A, rcond=1e-12) @ C.T)
+
+    chance = np.mean([unexplained(select(landmarks.Random(20), points, seed=s)) for s in range(10)])
+    chosen = np.mean([unexplained(select(landmarks.RPCholesky(20, epsilon=1.0), points, seed=s)) for s in range(10)])
+    assert chosen < 0.7 * chance
