@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from sklearn.neighbors import KNeighborsTransformer
 
 from catalogue import cloud, new_points, quietly
-from outfold import DiffusionMaps, LaplacianEigenmaps, graphs, neighbors
+from outfold import DiffusionMaps, Isomap, LaplacianEigenmaps, graphs, landmarks, neighbors
 from outfold.bandwidths import Bandwidth
 from outfold.distances import Metric
 from outfold.exceptions import OutfoldWarning
@@ -268,3 +268,17 @@ def test_inverted_lists_are_used_for_much_data_and_their_gap_is_stored(monkeypat
     sample = np.linspace(0, 3999, 256).astype(int)
     worst = np.abs(maps.transform(X[sample]) - maps.embedding_[sample]).max()
     assert maps.report_.extension_gap == pytest.approx(worst, abs=1e-12)
+
+
+def test_rounding_never_drops_the_last_neighbour():
+    """Midway between two distances one unit in the last place apart must not fall below the nearer."""
+    near = np.random.default_rng(0).uniform(1, 2, 1000)
+    squared = np.column_stack([np.zeros(1000), near, np.nextafter(near, 3)]).ravel()
+    lists = neighbors.Lists(np.arange(0, 3001, 3), np.tile(np.arange(3), 1000), squared)
+    assert (graphs._midway(lists, np.ones(3), 2) >= near).all()
+
+
+def test_isomap_reaches_its_own_neighbours_where_distances_differ_by_rounding():
+    X = cloud(2151, "duplicates", 27, 4)  # k-means centres of copies are off the copies by rounding
+    model = quietly(Isomap(n_neighbors=6, landmarks=landmarks.KMeans(0.5), random_state=0).fit, X)
+    assert model.report_.extension_gap < 1e-9

@@ -522,9 +522,10 @@ def kth(lists: Lists, measure: Array, mass: float) -> Array:
 
 
 def _midway(lists: Lists, measure: Array, k: int) -> Array:
-    """Squared radius midway between the k-th and the (k+1)-th distance."""
-    inner, outer = (np.sqrt(kth(lists, measure, mass)) for mass in (k, k + 1))
-    return np.where(inner == outer, kth(lists, measure, k), np.square((inner + outer) / 2))
+    """Squared radius midway between the k-th and the (k+1)-th distance; rounding never puts it below the k-th."""
+    last = kth(lists, measure, k)
+    inner, outer = np.sqrt(last), np.sqrt(kth(lists, measure, k + 1))
+    return np.where(inner == outer, last, np.maximum(last, np.square((inner + outer) / 2)))
 
 
 def _median_length(squared: Array, measure: Array) -> float:
