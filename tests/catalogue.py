@@ -143,6 +143,11 @@ def aligned_error(A: np.ndarray, B: np.ndarray) -> float:
     return float(np.abs(A @ (u @ v) - B).max())
 
 
+def up_to_signs(A: np.ndarray, B: np.ndarray) -> float:
+    """Largest difference of two embeddings whose columns may differ in sign."""
+    return float(np.abs(A - B * np.sign((A * B).sum(axis=0))).max())
+
+
 def data_folder() -> pathlib.Path | None:
     """Where the shared data sets are, or None."""
     named = os.environ.get("OUTFOLD_DATA")

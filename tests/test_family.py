@@ -13,13 +13,11 @@ from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.neighbors import kneighbors_graph
 
-from catalogue import cloud, new_points, quietly
+from catalogue import cloud, new_points, quietly, up_to_signs
 from outfold import (
     ClassicalMDS,
-    DiffusionMaps,
     Isomap,
     KernelPCA,
-    LaplacianEigenmaps,
     LocallyLinearEmbedding,
     centring,
     graphs,
@@ -32,10 +30,6 @@ from outfold.sources import Threads
 
 X = cloud(0, rows=120)
 Z = new_points(X, 0, 30)
-
-
-def up_to_signs(A, B):
-    return np.abs(A - B * np.sign((A * B).sum(axis=0))).max()
 
 
 # -- scikit-learn --------------------------------------------------------------------------
@@ -53,14 +47,16 @@ def up_to_signs(A, B):
         ("sigmoid", {"gamma": 0.05}),
         ("laplacian", {}),
         ("chi2", {}),
+        ("additive_chi2", {}),
+        ("polynomial", {"degree": 2}),
     ],
 )
 def test_kernel_pca_is_scikit_learns(kernel, parameters):
-    A, B = (np.abs(X), np.abs(Z)) if kernel == "chi2" else (X, Z)
+    A, B = (np.abs(X), np.abs(Z)) if "chi2" in kernel else (X, Z)
     ours = KernelPCA(3, kernel=kernel, **parameters).fit(A)
     named = kernel in ("rbf", "poly", "cosine", "linear", "sigmoid")  # scikit-learn's own takes no others by name
-    call = partial(pairwise_kernels, metric=kernel)
-    theirs = decomposition.KernelPCA(3, kernel=kernel if named else "precomputed", **parameters)
+    call = partial(pairwise_kernels, metric=kernel, **parameters)
+    theirs = decomposition.KernelPCA(3, kernel=kernel if named else "precomputed", **(parameters if named else {}))
     theirs.fit(A if named else call(A))
     B, seen = (B, B) if named else (B, call(B, A))
     assert up_to_signs(ours.transform(A), theirs.transform(A if named else call(A))) < 1e-8
@@ -87,6 +83,9 @@ def test_kernel_pca_of_a_callable_and_of_given_values():
     assert half.trust(rows[:, at]).flag.sum() == 0
     assert half.trust(1e6 * rows[:, at]).flag.all()
     assert half.trust(0 * rows[:, at]).flag.all()
+    beyond = 1e6 * rows[:3, at]
+    nearest = half.embedding_[at[beyond.argmax(axis=1)]]
+    np.testing.assert_allclose(half.transform(beyond, on_far="nearest"), nearest, atol=1e-8)
 
 
 @pytest.mark.parametrize("rule", ["neighbours", "radius"])
@@ -138,11 +137,6 @@ def test_pca_is_linear_kernel_pca_is_classical_mds():
             expected = pca.transform(A)
             assert up_to_signs(quietly(kernel.transform, A + far), expected) < limit
             assert up_to_signs(quietly(scaling.transform, A + far), expected) < limit
-
-
-def test_laplacian_eigenmaps_are_diffusion_maps_at_alpha_0_and_time_0():
-    ours, theirs = LaplacianEigenmaps(3).fit(X), DiffusionMaps(3, alpha=0, t=0).fit(X)
-    np.testing.assert_allclose(ours.transform(Z), theirs.transform(Z), atol=1e-12)
 
 
 def triangulated(squared, rows, count):

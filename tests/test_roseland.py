@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import ive
 
-from catalogue import aligned_error, cloud, new_points, quietly
+from catalogue import aligned_error, cloud, new_points, quietly, up_to_signs
 from outfold import DiffusionMaps, Roseland
 from outfold.datasets import s_curve
 from outfold.exceptions import SpectrumWarning
@@ -13,10 +13,6 @@ from outfold.exceptions import SpectrumWarning
 X = cloud(0, rows=150)
 Z = new_points(X, 0, 20)
 Y = X[::3]
-
-
-def up_to_signs(A, B):
-    return np.abs(A - B * np.sign((A * B).sum(axis=0))).max()
 
 
 def by_svd(X, Y, epsilon, measure=None):

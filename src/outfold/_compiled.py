@@ -269,52 +269,34 @@ def barycentric(Z, X, indptr, indices, reg, trace, out, start, stop):
                 D[a, f] = D[a, f] / largest if largest > 0.0 else 0.0
                 length += D[a, f] * D[a, f]
             total += length
-            unit[a] = np.sqrt(length)
+            unit[a] = 1.0 if trace else np.sqrt(length)
             shortest = min(shortest, unit[a])
-        if shortest == 0.0 and not trace:
-            here = 0.0
+        if shortest == 0.0:  # the point itself is listed, or several in its place
+            here = np.sum(unit[:k] == 0.0)
             for a in range(k):
-                w[a] = 1.0 if unit[a] == 0.0 else 0.0
-                here += w[a]
-            for a in range(k):
-                out[first + a] = w[a] / here
+                out[first + a] = 1.0 / here if unit[a] == 0.0 else 0.0
             continue
-        for a in range(k):
+        ridge = reg * total if trace and total > 0.0 else reg
+        for a in range(k):  # Cholesky row by row, forward on the way
+            w[a] = shortest / unit[a]
             for b in range(a + 1):
-                dot = 0.0
+                value = 0.0
                 for f in range(features):
-                    dot += D[a, f] * D[b, f]
-                G[a, b] = dot if trace else dot / (unit[a] * unit[b])
-            if trace:
-                G[a, a] += reg * total if total > 0.0 else reg
-                w[a] = 1.0
-            else:
-                G[a, a] += reg
-                w[a] = shortest / unit[a]
-        for a in range(k):  # Cholesky, then forward and back
-            for b in range(a + 1):
-                value = G[a, b]
+                    value += D[a, f] * D[b, f]
+                value = value / (unit[a] * unit[b]) + (ridge if a == b else 0.0)
                 for c in range(b):
                     value -= G[a, c] * G[b, c]
-                if a == b:
-                    G[a, a] = np.sqrt(max(value, 1e-300))
-                else:
-                    G[a, b] = value / G[b, b]
-        for a in range(k):
-            for c in range(a):
-                w[a] -= G[a, c] * w[c]
-            w[a] /= G[a, a]
-        for a in range(k - 1, -1, -1):
+                G[a, b] = np.sqrt(max(value, 1e-300)) if a == b else value / G[b, b]
+                w[a] = w[a] / G[a, a] if a == b else w[a] - G[a, b] * w[b]
+        total = 0.0
+        for a in range(k - 1, -1, -1):  # and back
             for c in range(a + 1, k):
                 w[a] -= G[c, a] * w[c]
             w[a] /= G[a, a]
-        total = 0.0
+            out[first + a] = w[a] * (shortest / unit[a])
+            total += out[first + a]
         for a in range(k):
-            if not trace:
-                w[a] *= shortest / unit[a]
-            total += w[a]
-        for a in range(k):
-            out[first + a] = w[a] / total
+            out[first + a] /= total
 
 
 @Loop
@@ -357,9 +339,7 @@ def shortest_paths(indptr, indices, lengths, sources, order, lanes, out, start, 
     is taken up again, never the result. The graph is symmetric and its lengths are not negative.
     """
     n, ring = len(indptr) - 1, 16
-    total = 0.0
-    for p in range(len(lengths)):
-        total += lengths[p]
+    total = lengths.sum()
     scale = 4.0 * len(lengths) / total if total > 0.0 else 0.0  # buckets are a quarter of a mean edge wide
     distance = np.empty((n, lanes))
     following = np.empty(n, np.int64)

@@ -7,12 +7,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from .bandwidths import Bandwidth
+from .bandwidths import NO_BANDWIDTH, Bandwidth
 from .landmarks import Anchors
 from .normalizations import Operator
 from .trust import Reference
-
-NO_BANDWIDTH = Bandwidth(float("nan"), "none")
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
-from scipy.spatial import cKDTree
 
-from . import components, graphs, neighbors
+from . import components, graphs
 from ._problem import Problem
 from .distances import Given
 from .graphs import AllPairs, DenseSurvey, Either
-from .landmarks import Anchors
+from .landmarks import Anchors, along_the_tree, given_columns
 from .normalizations import Operator, lonely_mass
 from .sources import Threads, row_blocks
 from .trust import Reference
@@ -157,20 +156,6 @@ class Affinities:
 
     def _remedy(self, report: Any) -> str:
         return (self.edges.settled(report.n_anchors) if isinstance(self.edges, Either) else self.edges).remedy()
-
-
-def along_the_tree(anchors: Anchors, metric: Any) -> Anchors:
-    """Anchors near each other next to each other: a search and a product then run through memory in order."""
-    if getattr(metric, "name", None) != "euclidean" or anchors.points.shape[1] > neighbors.TREE_FEATURES:
-        return anchors
-    return anchors.at(cKDTree(anchors.points, balanced_tree=False).indices)
-
-
-def given_columns(anchors: Anchors) -> Array:
-    """Which columns of a precomputed matrix belong to the anchors."""
-    if anchors.index is None:
-        raise ValueError("Landmarks of a precomputed matrix are chosen among its rows: pass a count or a fraction.")
-    return anchors.index
 
 
 def _largest(anchors: Anchors, operator: Operator, needed: int, view: Affinities) -> Anchors:

@@ -32,6 +32,9 @@ class Bandwidth:
     dimension: float | None = None
 
 
+NO_BANDWIDTH = Bandwidth(float("nan"), "none")
+
+
 @dataclass(frozen=True)
 class Fixed:
     """The caller's own number."""

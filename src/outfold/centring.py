@@ -18,12 +18,11 @@ from scipy.linalg import eigh_tridiagonal
 
 from . import selection
 from ._problem import Problem
-from .affinities import given_columns
 from .components import Components
 from .distances import Given
 from .graphs import check_memory
 from .kernels import GivenValues
-from .landmarks import Anchors
+from .landmarks import Anchors, given_columns
 from .normalizations import Operator, Rows, not_rounding
 from .sources import Threads, row_blocks
 from .trust import Nearness
@@ -55,7 +54,6 @@ class Centring:
     signed: bool = False
     definite: bool = False  # the kernel is known to have no negative eigenvalues
     skip: ClassVar[int] = 0
-    merges_copies: ClassVar[bool] = False
 
     def fit(self, K: Array, measure: Array, runner: Threads) -> Operator:
         """Turn K into the symmetric conjugate of K~ diag(m), in place."""

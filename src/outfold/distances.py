@@ -201,6 +201,3 @@ class GivenTable:
 
     def cross(self, Z: Array) -> Array:
         return np.square(Z, dtype=float)
-
-    def nearest(self, Z: Array) -> Array:
-        return np.asarray(Z).argmin(axis=1)

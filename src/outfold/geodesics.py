@@ -18,12 +18,11 @@ from scipy.sparse import csr_array
 
 from . import _compiled, components, graphs, neighbors
 from ._problem import Problem
-from .affinities import along_the_tree, given_columns
 from .centring import Centring, negative_concerns
 from .components import Components
 from .distances import GivenTable
 from .graphs import Ball, SearchSurvey
-from .landmarks import Anchors, Everything
+from .landmarks import Anchors, Everything, along_the_tree, given_columns
 from .neighbors import Lists
 from .sources import Threads, row_blocks
 from .trust import Nearness
@@ -88,26 +87,9 @@ class Geodesics:
             lists = graphs.lists_of_mass(self.search, Z, self.measure, self.k, Threads(1))
             return lists.kept(lists.squared <= np.repeat(graphs.kth(lists, self.measure, self.k), np.diff(lists.ptr)))
         nearest = self.search.closest(Z, 1, Threads(1))
-        lists = self.search.within(Z, np.full(len(Z), self.radius), None, Threads(1))
-        lists = lists.kept(lists.squared <= self.radius**2)
-        empty = np.flatnonzero(np.diff(lists.ptr) == 0)
-        if len(empty):
-            lists = _with_nearest(lists, nearest, empty)
-        return neighbors.sorted_rows(lists, Threads(1))
-
-
-def _with_nearest(lists: Lists, nearest: Lists, empty: Array) -> Lists:
-    """Give empty rows their nearest node."""
-    first = nearest.ptr[empty]
-    rows = np.append(lists.rows(), empty)
-    order = np.argsort(rows, kind="stable")
-    counts = np.diff(lists.ptr)
-    counts[empty] = 1
-    index, squared = (
-        np.append(a, b)[order]
-        for a, b in ((lists.index, nearest.index[first]), (lists.squared, nearest.squared[first]))
-    )
-    return Lists(np.append(0, np.cumsum(counts)), index, squared)
+        reach = np.maximum(self.radius**2, nearest.squared[nearest.ptr[:-1]])  # where the ball is empty: the nearest
+        lists = self.search.within(Z, np.sqrt(reach), None, Threads(1))
+        return neighbors.sorted_rows(lists.kept(lists.squared <= np.repeat(reach, np.diff(lists.ptr))), Threads(1))
 
 
 @dataclass(frozen=True)
@@ -222,9 +204,9 @@ class Geodesic:
             raise ValueError(f"{told} {now} or pass components='join' or 'largest'.")
         pairs = components.bridges(parts, distances)
         across = np.array([np.sqrt(distances.between(pairs[[i], 0], pairs[[i], 1])[0, 0]) for i in range(len(pairs))])
-        ends = np.vstack([pairs, pairs[:, ::-1]]).T
-        more = csr_array((np.append(across, across), ends), shape=lengths.shape)
-        joined = csr_array(_explicit_sum(lengths, more))
+        own, ends = lengths.tocoo(), np.vstack([pairs, pairs[:, ::-1]]).T
+        rows, columns = (np.append(a, b) for a, b in zip((own.row, own.col), ends))
+        joined = csr_array((np.concatenate([own.data, across, across]), (rows, columns)), shape=lengths.shape)
         if self.components == "join":
             return joined, ()
         return joined, (
@@ -272,12 +254,3 @@ def _kernel(table: Array, at: Array, runner: Threads) -> Array:
 def _nearest_elsewhere(lengths: csr_array) -> Array:
     """Squared length of each node's shortest edge to another place."""
     return np.square(np.minimum.reduceat(np.where(lengths.data > 0, lengths.data, np.inf), lengths.indptr[:-1]))
-
-
-def _explicit_sum(a: csr_array, b: csr_array) -> csr_array:
-    """Both patterns, explicit zeros kept (they share no entry)."""
-    a, b = a.tocoo(), b.tocoo()
-    parts = [np.concatenate(p) for p in ((a.data, b.data), (a.row, b.row), (a.col, b.col))]
-    order = np.lexsort((parts[2], parts[1]))
-    ptr = np.append(0, np.cumsum(np.bincount(parts[1], minlength=a.shape[0])))
-    return csr_array((parts[0][order], parts[2][order], ptr), shape=a.shape)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import neighbors
-from .bandwidths import Bandwidth, Fixed, Neighbor, Percentile
+from .bandwidths import NO_BANDWIDTH, Bandwidth, Fixed, Neighbor, Percentile
 from .distances import Distances, Metric
 from .elementwise import exponential
 from .graphs import DenseSurvey
@@ -146,7 +146,7 @@ class Named:
         """The kernel with its numbers, its values between the points, and what they see of each other."""
         distances = Metric().fit(points)
         nearness, reference = Nearness.of(_nearest_place(distances, runner), measure)
-        bandwidth = Bandwidth(np.nan, "none")
+        bandwidth = NO_BANDWIDTH
         usual = 1.0 if self.name == "chi2" else 1 / points.shape[1]
         gamma = usual if self.gamma is None or isinstance(self.gamma, str) else self.gamma
         squared = distances.gram(runner) if self.name == "rbf" else None

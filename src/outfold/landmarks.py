@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 from sklearn.exceptions import ConvergenceWarning
 
 from . import _compiled, neighbors
@@ -43,6 +44,20 @@ class Anchors:
             return self
         order = np.argsort(first)
         return replace(self.at(first[order]), measure=np.bincount(member.ravel(), weights=self.measure)[order])
+
+
+def along_the_tree(anchors: Anchors, metric: Any) -> Anchors:
+    """Anchors near each other next to each other: a search and a product then run through memory in order."""
+    if getattr(metric, "name", None) != "euclidean" or anchors.points.shape[1] > neighbors.TREE_FEATURES:
+        return anchors
+    return anchors.at(cKDTree(anchors.points, balanced_tree=False).indices)
+
+
+def given_columns(anchors: Anchors) -> Array:
+    """Which columns of a precomputed matrix belong to the anchors."""
+    if anchors.index is None:
+        raise ValueError("Landmarks of a precomputed matrix are chosen among its rows: pass a count or a fraction.")
+    return anchors.index
 
 
 @dataclass(frozen=True)

@@ -159,8 +159,8 @@ class Operator:
     measure: Array  # m
     stationary: Array  # pi: eigenfunctions are orthonormal in it
     parts: Components
-    gain: Array
-    mass: Array  # q = W m
+    gain: Any = None  # what an anchor's affinity is multiplied by in a row, where that is so
+    mass: Any = None  # q = W m; centred: the kernel's column means
     both_ends: bool = False  # the eigenvalues largest in magnitude are wanted, whatever their sign
     runner: Threads = field(default_factory=Threads)
     smooth: Array | None = None  # (n, few): smooth functions, from which a solver may guess how crowded the top is
@@ -239,7 +239,7 @@ class Markov:
         q = W @ measure
         weight = q**-self.alpha
         d = (weight * (W @ (weight * measure))).clip(min=np.finfo(float).tiny)
-        scale(W, weight * np.sqrt(measure / d))
+        scale_both_sides(W, weight * np.sqrt(measure / d))
         stationary = measure * d / (measure @ d)
         parts = components.find(links(W), stationary)
         return Operator("markov", W, 1.0, 2.0, measure, stationary, parts, measure * weight, q)
@@ -296,10 +296,10 @@ class Unnormalized:
     def fit(self, W: Array, measure: Array) -> Operator:
         """Turn W into the symmetric conjugate of -L, in place."""
         d = W @ measure
-        scale(W, np.sqrt(measure))
+        scale_both_sides(W, np.sqrt(measure))
         stationary = measure / measure.sum()
         relative = W.copy()
-        scale(relative, 1 / np.sqrt(d))
+        scale_both_sides(relative, 1 / np.sqrt(d))
         parts = components.find(links(relative), stationary)
         _add_to_diagonal(W, -d)
         spread = 2 * float(d.max())
@@ -377,7 +377,7 @@ def links(S: Any, least: float | None = None) -> Any:
     return csr_array((S.data[keep], S.indices[keep], np.append(0, np.cumsum(counts))), shape=S.shape)
 
 
-def scale(W: Any, factor: Array) -> None:
+def scale_both_sides(W: Any, factor: Array) -> None:
     """W_ij times factor_i factor_j, in place."""
     if issparse(W):
         W.data *= np.repeat(factor, np.diff(W.indptr))

@@ -19,10 +19,9 @@ from scipy.sparse import csr_array, eye_array
 
 from . import _compiled, components, neighbors
 from ._problem import Problem
-from .affinities import along_the_tree
 from .distances import Metric
 from .exceptions import OutfoldWarning
-from .landmarks import Anchors
+from .landmarks import Anchors, along_the_tree
 from .neighbors import Lists
 from .normalizations import Operator, Rows
 from .sources import Threads, row_blocks
@@ -214,4 +213,4 @@ def _operator(W: csr_array, measure: Array) -> Operator:
     spread = float(np.abs(M).sum(axis=1).max())
     M.data *= -1
     parts = components.Components(np.zeros(n, int), np.ones(1))
-    return Operator("residual", M, 0.0, spread, measure, measure, parts, measure, measure)
+    return Operator("residual", M, 0.0, spread, measure, measure, parts)

@@ -20,10 +20,9 @@ from scipy.sparse import csr_array, issparse
 
 from . import components, graphs, neighbors, selection
 from ._problem import Problem
-from .affinities import along_the_tree
 from .graphs import AllPairs, DenseGraph, Either, SearchSurvey, kth
-from .landmarks import Anchors
-from .normalizations import MarkovRule, Operator, links, not_rounding, scale
+from .landmarks import Anchors, along_the_tree
+from .normalizations import MarkovRule, Operator, links, not_rounding, scale_both_sides
 from .sources import BLOCK_ENTRIES, Threads, row_blocks
 from .trust import LOG_FLOOR, Reference
 
@@ -220,7 +219,7 @@ class Passes:
         if sparse:
             G = csr_array((G + G.T) / 2)
             G.sort_indices()
-        scale(G, root)
+        scale_both_sides(G, root)
         stationary = np.square(root * seen)
         stationary /= stationary.sum()
         parts = components.find(links(G), stationary)

@@ -98,7 +98,6 @@ class KernelPCA(SpectralEstimator):
         super()._adopt(found, dtype)
         self.__dict__.pop("_way_back", None)  # of an earlier fit
         self._measure = found.anchors.measure
-        self._anchor_embedding = found.functions * np.sqrt(np.abs(found.eigenvalues))
 
     def inverse_transform(self, Z: Any) -> Array:
         """From coordinates back to features, by kernel ridge regression of the training points on their coordinates.
@@ -116,7 +115,8 @@ class KernelPCA(SpectralEstimator):
         if not hasattr(self, "_way_back"):
             ridge = KernelRidge("linear" if self.kernel == "linear" else "rbf", self.ridge)
             points: Any = self.landmarks_
-            self._way_back = ridge.fit(self._anchor_embedding, points, self._measure, self._runner())
+            places = self.eigenvectors_ * np.sqrt(self.eigenvalues_)
+            self._way_back = ridge.fit(places, points, self._measure, self._runner())
         return self._way_back.embed(Z, self._runner()).astype(Z.dtype, copy=False)
 
 
