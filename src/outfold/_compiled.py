@@ -7,30 +7,39 @@ ranges. The plain Python functions (``loop.plain``) are the same code uncompiled
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 
 class Loop:
-    """A function compiled on first use; without a place to cache it is compiled for this process only."""
+    """A function compiled on first use; without a place to cache it is compiled for this process only.
+
+    Loops of one module may call each other.
+    """
 
     def __init__(self, plain: Callable[..., Any], fuse: bool = False) -> None:
         self.plain = plain
         self.fastmath: Any = {"contract"} if fuse else False  # let a * b + c round once, where the processor can
-        self._compiled: Callable[..., Any] | None = None
         self.__doc__ = plain.__doc__
 
     def __call__(self, *args: Any) -> Any:
-        if self._compiled is None:
-            import numba
+        return self.compiled(*args)
 
-            try:
-                self._compiled = numba.njit(nogil=True, cache=True, fastmath=self.fastmath)(self.plain)
-            except RuntimeError:  # no writable folder to cache in
-                self._compiled = numba.njit(nogil=True, fastmath=self.fastmath)(self.plain)
-        return self._compiled(*args)
+    @cached_property
+    def compiled(self) -> Callable[..., Any]:
+        import numba
+
+        known = self.plain.__globals__
+        called = {name: known[name].compiled for name in self.plain.__code__.co_names if type(known.get(name)) is Loop}
+        function = FunctionType(self.plain.__code__, {**known, **called}, self.plain.__name__)
+        function.__qualname__ = self.plain.__qualname__
+        try:
+            return numba.njit(nogil=True, cache=True, fastmath=self.fastmath)(function)
+        except RuntimeError:  # no writable folder to cache in
+            return numba.njit(nogil=True, fastmath=self.fastmath)(function)
 
 
 @partial(Loop, fuse=True)

@@ -1,4 +1,4 @@
-"""Search: which anchors are near a point. Exact by KD-tree or blocked BLAS; faiss or a transformer on request.
+"""Search: which anchors are near a point. Exact by a tree of boxes or blocked BLAS; faiss or a transformer on request.
 
 Searches propose candidates; distances are always recomputed pair by pair in one fixed way, so that
 a distance is a function of its two points alone, to the last bit, whichever way the pair was found.
@@ -13,16 +13,16 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
-from . import _compiled
+from . import _compiled, _tree
 from .distances import Distances
 from .exceptions import OutfoldWarning
 from .sources import Threads, available_cores, row_blocks
 
 Array = NDArray[Any]
 
-TREE_FEATURES = 10  # up to here a KD-tree beats going through all pairs
+LEAF = 16  # points in a box
+TREE_FEATURES = 10  # up to here a tree beats going through all pairs
 SLOW_SECONDS = 20.0  # an exact search estimated to take longer uses faiss, or says so
 FLAT_WORK = 2e12  # n^2 features up to which faiss goes through all pairs
 PAIR_FLOPS = 8e9  # of one core going through all pairs, for the estimate
@@ -103,66 +103,45 @@ def nearest_first(distances: Distances, Z: Array, ptr: Array, index: Array, runn
 
 @dataclass(frozen=True)
 class Tree:
-    """KD-tree for Euclidean distances in few dimensions."""
+    """A tree of boxes, for Euclidean distances in few dimensions."""
 
     distances: Distances
     exact: bool = True
 
     @cached_property
-    def tree(self) -> Any:
-        return cKDTree(self.distances.anchors, balanced_tree=False)
+    def tree(self) -> tuple[Array, ...]:
+        return _tree.plant(np.ascontiguousarray(self.distances.anchors, dtype=float), LEAF)
 
     def closest(self, Z: Array, k: int, runner: Threads) -> Lists:
-        n = len(self.distances.anchors)
-        ask = min(n, k + 1)
-        found, index = np.empty((len(Z), ask)), np.empty((len(Z), ask), np.int64)
+        return self._walk(Z, runner, _tree.nearest, min(len(self.distances.anchors), k))
 
-        def look(block: slice) -> None:
-            found[block], index[block] = self.tree.query(Z[block], k=[*range(1, ask + 1)])
-
-        for _ in runner.map(look, row_blocks(len(Z), 64), "neighbours"):
-            pass
-        ptr = np.arange(0, len(Z) * ask + 1, ask)
-        lists = nearest_first(self.distances, Z, ptr, np.ascontiguousarray(index.ravel()), runner)
-        tied = np.flatnonzero(found[:, -1] <= found[:, min(k, ask) - 1] * (1 + 1e-9)) if ask < n else np.empty(0, int)
-        return lists if not len(tied) else self._with_ties(Z, lists, tied, found[tied, -1], runner)
-
-    def _with_ties(self, Z: Array, lists: Lists, tied: Array, radii: Array, runner: Threads) -> Lists:
-        """Replace the lists of rows whose k-th distance is shared by everything at that distance."""
-        more = self.tree.query_ball_point(Z[tied], radii * (1 + 1e-9), workers=runner.workers)
-        counts = np.diff(lists.ptr)
-        counts[tied] = [len(m) for m in more]
-        ptr = np.append(0, np.cumsum(counts))
-        index = np.empty(ptr[-1], lists.index.dtype)
-        plain = np.setdiff1d(np.arange(len(Z)), tied)
-        width = lists.ptr[1] - lists.ptr[0]
-        index[(ptr[plain][:, None] + np.arange(width)).ravel()] = lists.index.reshape(-1, width)[plain].ravel()
-        for row, members in zip(tied, more):
-            index[ptr[row] : ptr[row + 1]] = members
-        return nearest_first(self.distances, Z, ptr, index, runner)
-
-    def grouped(self, reach: Array) -> list[tuple[Array, Any, float]]:
-        """Anchors grouped by reach within a factor of 1.5: (members, their tree, the longest reach)."""
-        floor = max(reach.max() * 1e-6, np.finfo(float).tiny)
-        grade = np.ceil(np.log(np.maximum(reach, floor) / max(reach.max(), floor)) / np.log(1.5))
-        groups = [np.flatnonzero(grade == g) for g in np.unique(grade)]
-        anchors = self.distances.anchors
-        return [(g, cKDTree(anchors[g], balanced_tree=False), float(max(reach[g].max(), floor))) for g in groups]
+    def grouped(self, reach: Array) -> tuple[Array, Array]:
+        """In the order of leaves, and the longest of each node."""
+        _, rows, _, _, first, last = self.tree
+        return _tree.highest(reach, rows, first, last)
 
     def within(self, Z: Array, radii: Array, groups: Any, runner: Threads) -> Lists:
-        """By a tree over the batch, one pass for each group of similar reach."""
-        everyone = [(np.arange(len(self.distances.anchors)), self.tree, 1.0)]
-        batch = cKDTree(Z, balanced_tree=False)
-        ends: list[tuple[Array, Array]] = []
-        for members, tree, longest in everyone if groups is None else groups:
-            limit = longest * float(radii.max()) * (1 + 1e-9)
-            pairs = tree.sparse_distance_matrix(batch, limit, output_type="ndarray")
-            keep = pairs["v"] <= longest * radii[pairs["j"]] * (1 + 1e-9)
-            ends.append((pairs["j"][keep], members[pairs["i"][keep]]))
-        rows, index = (np.concatenate([e[c] for e in ends]) for c in (0, 1))
-        order = np.argsort(rows, kind="stable")
-        ptr = np.append(0, np.cumsum(np.bincount(rows, minlength=len(Z))))
-        return measured(self.distances, Z, ptr, index[order].astype(np.int64), runner)
+        groups = self.grouped(np.ones(len(self.distances.anchors))) if groups is None else groups
+        return self._walk(Z, runner, _tree.within, np.ascontiguousarray(radii, dtype=float), *groups)
+
+    def _walk(self, Z: Array, runner: Threads, visit: Any, *how: Any) -> Lists:
+        """Blocks of rows through the tree; lists in the order of rows."""
+        Z = np.ascontiguousarray(Z, dtype=float)
+        _, _, low, high, _, _ = self.tree
+
+        def look(block: slice) -> tuple[Array, ...]:
+            order = _tree.by_leaf(Z, low, high, block.start, block.stop)
+            return order, *visit(Z, order, *how, *self.tree)
+
+        found = list(runner.map(look, row_blocks(len(Z), 64), "neighbours"))
+        counts = np.empty(len(Z), np.int64)
+        for order, sizes, _, _ in found:
+            counts[order] = sizes
+        ptr = np.append(0, np.cumsum(counts))
+        index, squared = np.empty(ptr[-1], np.int64), np.empty(ptr[-1])
+        while found:
+            _tree.put_rows(*found.pop(), ptr, index, squared)
+        return Lists(ptr, index, squared)
 
 
 @dataclass(frozen=True)
