@@ -59,13 +59,15 @@ def test_transpose_and_union(seed):
         assert np.array_equal(got[1], both.indices)
 
 
-@given(seeds, st.integers(1, 8))
-def test_smallest_in_rows(seed, k):
-    values = np.random.default_rng(seed).integers(0, 12, (6, 20)).astype(float)
-    limit = np.partition(values, k - 1, axis=1)[:, k - 1]
+@given(seeds, st.integers(1, 8), st.booleans())
+def test_smallest_in_rows(seed, k, reached):
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 12, (6, 20)).astype(float)
+    reach = rng.integers(0, 12, 20).astype(float) if reached else np.full(20, -np.inf)
+    limit = np.maximum(np.partition(values, k - 1, axis=1)[:, [k - 1]], reach)
     for loop in (_compiled.smallest_in_rows, _compiled.smallest_in_rows.plain):
         counts, out = np.empty(6, np.int64), np.empty((6, 20), np.int64)
-        loop(values, k, np.full(6, 0.5), counts, out, 0, 6)
+        loop(values, k, np.full(6, 0.5), reach, counts, out, 0, 6)
         for i in range(6):
             assert np.array_equal(out[i, : counts[i]], np.flatnonzero(values[i] <= limit[i]))
 
@@ -208,3 +210,52 @@ def test_no_place_to_cache_is_no_obstacle(home, tmp_path):
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[0, 0, 0, 1]"
+
+
+@given(seeds, st.integers(1, 4))
+def test_squared_table(seed, features):
+    rng = np.random.default_rng(seed)
+    Z, X = rng.normal(size=(7, features)), rng.normal(size=(33, features))
+    fast, slow = np.empty((7, 33)), np.empty((7, 33))
+    _compiled.squared_table(Z, X.T.copy(), fast)
+    _compiled.squared_table.plain(Z, X.T.copy(), slow)
+    assert np.array_equal(fast, slow)
+    pairs = np.empty(7 * 33)
+    ptr, index = np.arange(0, 7 * 33 + 1, 33), np.tile(np.arange(33), 7)
+    _compiled.squared_pairs(Z, X, ptr, index, pairs, 0, 7)
+    assert np.array_equal(fast.ravel(), pairs)  # whichever way a pair is measured
+
+
+@given(seeds, st.integers(1, 150), st.sampled_from([0.1, 10.0, 1000.0]))
+def test_softmax(seed, width, spread):
+    rng = np.random.default_rng(seed)
+    logs, gain = rng.normal(size=(5, width)) * spread, rng.uniform(0.1, 1, width)
+    logs[3] = -np.inf
+    expected = gain * np.exp(logs - np.where(np.isfinite(logs), logs, 0).max(axis=1, keepdims=True))
+    expected[3] = 0.0
+    for loop in (_compiled.softmax, _compiled.softmax.plain):
+        got, tops = logs.copy(), np.empty(5)
+        loop(got, gain, -42.0, tops)
+        assert np.array_equal(tops, logs.max(axis=1))
+        np.testing.assert_allclose(got[:3], expected[:3], rtol=1e-14, atol=1e-18)
+        assert np.all(got[:, logs[0] < -np.inf] == 0)
+
+
+@given(seeds)
+def test_softmax_rows(seed):
+    _, _, matrix = pattern(seed)
+    rng = np.random.default_rng(seed)
+    gain, measure = rng.uniform(0.5, 2, (2, 9))
+    some = np.flatnonzero(np.diff(matrix.indptr))
+    matrix = csr_array(matrix[some])
+    logs = rng.normal(size=matrix.nnz) * 300
+    table = np.full(matrix.shape, -np.inf)
+    table[np.repeat(np.arange(len(some)), np.diff(matrix.indptr)), matrix.indices] = logs
+    for loop in (_compiled.softmax_rows, _compiled.softmax_rows.plain):
+        got, mass = logs.copy(), np.empty(len(some))
+        loop(matrix.indptr, matrix.indices, got, gain, measure, mass)
+        np.testing.assert_allclose(mass, np.logaddexp.reduce(table + np.log(measure), axis=1), rtol=1e-12, atol=1e-12)
+        weights = csr_array((got, matrix.indices, matrix.indptr), matrix.shape).toarray()
+        logits = table + np.log(gain)
+        expected = np.exp(logits - np.logaddexp.reduce(logits, axis=1)[:, None])
+        np.testing.assert_allclose(weights, expected, rtol=1e-10, atol=1e-300)

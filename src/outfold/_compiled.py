@@ -20,9 +20,11 @@ class Loop:
     Loops of one module may call each other.
     """
 
-    def __init__(self, plain: Callable[..., Any], fuse: bool = False) -> None:
+    def __init__(self, plain: Callable[..., Any], fuse: bool = False, numbers: bool = False) -> None:
         self.plain = plain
-        self.fastmath: Any = {"contract"} if fuse else False  # let a * b + c round once, where the processor can
+        self.fastmath: Any = {"contract"} if fuse else set()  # let a * b + c round once, where the processor can
+        if numbers:  # none of them NaN: minima and maxima in vector registers
+            self.fastmath |= {"nnan", "nsz"}
         self.__doc__ = plain.__doc__
 
     def __call__(self, *args: Any) -> Any:
@@ -80,6 +82,73 @@ def exponential(values, factor):
             p = p * r + 1.0
             p = p * r + 1.0
             x[j] = p * power[j] if v > -708.0 else 0.0
+
+
+@Loop
+def squared_table(Z, columns, out):
+    """Squared distances of the rows of Z to points given feature by feature, summed as ``squared_pairs`` does."""
+    for i in range(len(Z)):
+        row = out[i]
+        for f in range(Z.shape[1]):
+            z, points = Z[i, f], columns[f]
+            if f == 0:
+                for j in range(len(points)):
+                    step = z - points[j]
+                    row[j] = step * step
+            else:
+                for j in range(len(points)):
+                    step = z - points[j]
+                    row[j] += step * step
+
+
+@partial(Loop, numbers=True)
+def largest(values):
+    """Of a row."""
+    top = -np.inf
+    for j in range(len(values)):
+        top = max(top, values[j])
+    return top
+
+
+@Loop
+def softmax(logs, gain, cut, tops):
+    """gain * exp(logs - top) in place, row by row; where that is below ``cut`` for 32 columns together it is 0."""
+    for i in range(len(logs)):
+        row = logs[i]
+        tops[i] = largest(row)
+        least, first = tops[i] + cut, 0
+        for end in range(32, len(row) + 32, 32):
+            near = largest(row[end - 32 : end]) > least
+            if not near or end >= len(row):  # what is near comes in runs
+                part = row[first : end if near else end - 32]
+                for j in range(len(part)):
+                    part[j] -= tops[i]
+                exponential(part, 1.0)
+                for j in range(len(part)):
+                    part[j] *= gain[first + j]
+                first = end
+            if not near:
+                row[end - 32 : end] = 0.0
+
+
+@Loop
+def softmax_rows(indptr, columns, logs, gain, measure, log_mass):
+    """gain * exp(logs) over its sum in place, for the rows of a CSR matrix, and log sum of measure * exp(logs)."""
+    for i in range(len(indptr) - 1):
+        a, b = indptr[i], indptr[i + 1]
+        top = -np.inf
+        for p in range(a, b):
+            top = max(top, logs[p])
+        top = top if np.isfinite(top) else 0.0
+        total, mass = 0.0, 0.0
+        for p in range(a, b):
+            seen = np.exp(logs[p] - top)
+            mass += seen * measure[columns[p]]
+            logs[p] = seen * gain[columns[p]]
+            total += logs[p]
+        for p in range(a, b):
+            logs[p] /= total
+        log_mass[i] = top + np.log(mass)
 
 
 @Loop
@@ -152,8 +221,8 @@ def union_rows(a_ptr, a, b_ptr, b):
 
 
 @Loop
-def smallest_in_rows(values, k, slack, out_ptr, out, start, stop):
-    """Columns whose value is within ``slack[i]`` of the row's k-th smallest; returns how many each row has.
+def smallest_in_rows(values, k, slack, reach, out_ptr, out, start, stop):
+    """Columns whose value is within ``slack[i]`` of the row's k-th smallest or of ``reach[j]``; returns how many.
 
     ``out`` is (rows, width): the first ``width`` such columns of each row.
     """
@@ -186,7 +255,7 @@ def smallest_in_rows(values, k, slack, out_ptr, out, start, stop):
         limit = heap[0] + slack[i]
         found = 0
         for j in range(values.shape[1]):
-            if values[i, j] <= limit:
+            if values[i, j] <= limit or values[i, j] <= reach[j] + slack[i]:
                 if found < width:
                     out[i, found] = j
                 found += 1

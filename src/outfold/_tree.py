@@ -249,6 +249,27 @@ def within(Z, order, radii, reach, longest, P, rows, low, high, first, last):
 
 
 @Loop
+def merged(counts, index, squared, more_counts, more_index, more_squared):
+    """The nearest of each row, in order, and what else was found beyond them."""
+    both = np.empty(len(counts), np.int64)
+    room = len(index) + len(more_index)
+    all_index, all_squared = np.empty(room, np.int64), np.empty(room)
+    at, more, total = 0, 0, 0
+    for i in range(len(counts)):
+        held = counts[i]
+        part_index, part_squared = all_index[total:], all_squared[total:]
+        for j in range(held):
+            part_index[j], part_squared[j] = index[at + j], squared[at + j]
+        last = squared[at + counts[i] - 1]
+        for j in range(more, more + more_counts[i]):
+            if more_squared[j] > last:
+                held = insert(part_squared, part_index, held, room, more_squared[j], more_index[j])
+        at, more, total = at + counts[i], more + more_counts[i], total + held
+        both[i] = held
+    return both, all_index[:total], all_squared[:total]
+
+
+@Loop
 def put_rows(order, counts, index, squared, ptr, out_index, out_squared):
     """Lists that come one after another in ``order``, each in the place of its row."""
     at = 0

@@ -16,9 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from . import _compiled
+from .elementwise import LARGE
 from .sources import Threads, row_blocks
 
 Array = NDArray[Any]
+
+FEW_FEATURES = 8  # up to here distances are quickest one by one
 
 _ALIASES = {"l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean"}
 _SCIPY = (
@@ -106,6 +110,8 @@ class Distances:
     def cross(self, Z: Array, slack: float = 0.0) -> Array:
         """Squared distances from each row of Z to the anchors, (len(Z), n), right to ``slack`` if BLAS is to help."""
         if self.name == "euclidean":
+            if Z.shape[1] <= FEW_FEATURES:
+                return self._directly(Z)
             return self._nearly(Z, slack) if slack else cdist(Z, self.anchors, "sqeuclidean")
         distances = self._plain(Z)
         if np.isnan(distances).any() or (distances < 0).any():
@@ -116,6 +122,17 @@ class Distances:
             )
         with np.errstate(over="ignore"):  # infinitely far: the row rule takes the nearest anchor
             return np.square(distances, out=distances)
+
+    @cached_property
+    def _by_feature(self) -> Array:
+        return np.ascontiguousarray(self.anchors.T, dtype=float)
+
+    def _directly(self, Z: Array) -> Array:
+        if len(Z) * len(self.anchors) < LARGE:
+            return cdist(Z, self.anchors, "sqeuclidean")
+        out = np.empty((len(Z), len(self.anchors)))
+        _compiled.squared_table(np.ascontiguousarray(Z, dtype=float), self._by_feature, out)
+        return out
 
     @cached_property
     def _moved(self) -> tuple[Array, Array, float]:
@@ -177,7 +194,7 @@ class Given:
     squares: bool = True
     picks: bool = False  # rows hold more columns than the anchors'
 
-    def cross(self, Z: Array) -> Array:
+    def cross(self, Z: Array, slack: float = 0.0) -> Array:
         return np.square(Z, dtype=float) if self.squares else np.array(Z, dtype=float)
 
     def nearest(self, Z: Array) -> Array:

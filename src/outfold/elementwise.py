@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from . import _compiled
 
-LARGE = 1 << 18  # below this compiling (or loading what was compiled) costs more than it saves
+LARGE = 1 << 16  # below this compiling (or loading what was compiled) costs more than it saves
 
 
 def exponential(values: NDArray[Any], factor: float = 1.0) -> NDArray[Any]:
@@ -19,3 +19,16 @@ def exponential(values: NDArray[Any], factor: float = 1.0) -> NDArray[Any]:
         return values
     values *= factor
     return np.exp(values, out=values)
+
+
+def softmax(logs: NDArray[Any], gain: NDArray[Any], cut: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """gain * exp(logs - top) in the place of logs, and the top of each row; what is below ``cut`` may be 0."""
+    if logs.size >= LARGE and logs.flags.c_contiguous:
+        top = np.empty(len(logs))
+        _compiled.softmax(logs, gain, cut, top)
+        return logs, top
+    top = logs.max(axis=1)
+    logs -= top[:, None]
+    np.exp(logs, out=logs)
+    logs *= gain
+    return logs, top

@@ -232,6 +232,7 @@ class DenseGraph:
     local: int | None = None
     sigma: Array | None = None
     floor: float = 0.0  # of local units
+    slack: float = 0.0  # how far off a new row's squared distances may be
 
     @property
     def anchors(self) -> Array:
@@ -243,16 +244,16 @@ class DenseGraph:
 
     @property
     def row_entries(self) -> int:
-        return len(self.measure)
+        return 8 * len(self.measure)  # a row is gone through several times: let it stay in the cache
 
     def emptied(self) -> DenseGraph:
         """Without the table, which ``gram`` gave away."""
         return replace(self, table=None)
 
     def cross(self, Z: Array) -> Array:
-        squared = self.distances.cross(Z)
         if self.sigma is None or self.local is None:
-            return squared
+            return self.distances.cross(Z, self.slack) if self.slack else self.distances.cross(Z)
+        squared = self.distances.cross(Z)
         own = np.maximum(np.sqrt(_table_kth(squared, self.measure, self.local)), self.floor)
         return self._in_local_units(squared, own)
 
@@ -293,7 +294,9 @@ class SparseGraph:
         """Squared distances of the kept pairs of anchors."""
         lists = self._nearest_lists(self.anchors, runner) if self.lists is None else self.lists
         if self.kind != "union" or lists is None:
-            return self._rows(self.anchors, lists, runner)
+            out = self._rows(self.anchors, lists, runner)
+            out.sort_indices()
+            return out
         ptr, index = self._pattern(self._forward(lists, self.radii))
         back_ptr, back = _compiled.transpose_pattern(ptr, index, len(self.anchors))
         ptr, index = _compiled.union_rows(ptr, index, back_ptr, back)  # my k nearest, or I am among yours
@@ -337,19 +340,17 @@ class SparseGraph:
         else:
             assert lists is not None
             assert self.radii is not None
-            kept = self._forward(lists, radii)
-            if self.kind == "mutual":
-                kept = kept.kept(kept.squared <= self.radii[kept.index])
-            else:
-                back = self.search.within(Z, np.ones(len(Z)), self._groups, runner)
-                back = back.kept(back.squared <= self.radii[back.index])
-                ptr, index = _compiled.union_rows(*self._pattern(kept), *self._pattern(back))
-                kept = self._measure(Z, ptr, index, runner)
+            assert radii is not None
+            own, theirs = np.repeat(radii, np.diff(lists.ptr)), self.radii[lists.index]
+            limit = np.minimum(own, theirs) if self.kind == "mutual" else np.maximum(own, theirs)
+            kept = lists.kept(lists.squared <= limit)
         return self._as_csr(kept, Z, sigma, runner)
 
     def _nearest_lists(self, Z: Array, runner: Threads) -> Lists | None:
+        """The nearest anchors of each row, and of a union those that count it among theirs."""
         mass = max(self.k + 1 if self.radii is not None else 0, self.local or 0)
-        return lists_of_mass(self.search, Z, self.measure, mass, runner) if mass else None
+        groups = self._groups if self.kind == "union" else None
+        return lists_of_mass(self.search, Z, self.measure, mass, runner, groups) if mass else None
 
     def _own(self, lists: Lists | None) -> tuple[Array | None, Array | None]:
         """The points' own squared radii and local units, where the rule has them."""
@@ -397,8 +398,8 @@ class SparseGraph:
         if sigma is not None and self.sigma is not None:
             squared = squared / (sigma[lists.rows()] * self.sigma[lists.index])
         out = csr_array((squared, lists.index, lists.ptr), shape=(len(lists.ptr) - 1, len(self.anchors)))
-        out.sort_indices()
         if across is not None:
+            out.sort_indices()
             rows = np.repeat(np.arange(len(Z)), np.diff(across.indptr))
             for row, column, length in zip(rows, across.indices, across.data):
                 row_columns = out.indices[out.indptr[row] : out.indptr[row + 1]]
@@ -436,7 +437,7 @@ def draw(edges: Any, found: Any, kernel: Any, runner: Threads) -> Any:
     """The fitted graph of a specification, once the kernel (and so epsilon) is known."""
     if isinstance(edges, AllPairs):
         if edges.local is None:
-            return DenseGraph(found.distances, found.measure, found.squared)
+            return DenseGraph(found.distances, found.measure, found.squared, slack=kernel.slack)
         sigma = np.sqrt(_table_kth(found.squared, found.measure, edges.local))
         floor = _unit_floor(sigma)
         unit = np.maximum(sigma, floor)
@@ -496,13 +497,15 @@ def _connecting_radius(found: SearchSurvey, sigma: Array | None, runner: Threads
 # -- small tools ---------------------------------------------------------------------------
 
 
-def lists_of_mass(search: Search, Z: Array, measure: Array, mass: float, runner: Threads) -> Lists:
-    """Nearest anchors of each row, enough of them to hold ``mass``."""
+def lists_of_mass(search: Search, Z: Array, measure: Array, mass: float, runner: Threads, groups: Any = None) -> Lists:
+    """Nearest anchors of each row, enough of them to hold ``mass``, and those that reach it if they are grouped."""
     k = min(len(measure), int(np.ceil(mass)))
-    lists = search.closest(Z, k, runner)
+    lists = search.closest(Z, k, runner, groups)
+    if (measure == 1).all():
+        return lists
     while k < len(measure) and _mass_held(lists, measure).min() < min(mass, measure.sum()) * (1 - 1e-12):
         k = min(len(measure), 2 * k)
-        lists = search.closest(Z, k, runner)
+        lists = search.closest(Z, k, runner, groups)
     return lists
 
 
@@ -512,6 +515,8 @@ def _mass_held(lists: Lists, measure: Array) -> Array:
 
 def kth(lists: Lists, measure: Array, mass: float) -> Array:
     """Squared distance at which the mass is reached (lists are nearest first)."""
+    if (measure == 1).all():
+        return lists.squared[np.minimum(lists.ptr[:-1] + int(np.ceil(mass * (1 - 1e-12))), lists.ptr[1:]) - 1]
     held = np.cumsum(measure[lists.index])
     before = np.append(0.0, held)[lists.ptr[:-1]]
     level = np.repeat(before, np.diff(lists.ptr)) + mass * (1 - 1e-12)

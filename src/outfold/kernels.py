@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,11 @@ class Kernel(Protocol):
     """A fitted kernel: an elementwise function of what the geometry measured."""
 
     bandwidth: Bandwidth
+
+    @property
+    def slack(self) -> float:
+        """How far off a squared distance may be that its affinity is right to 1e-13."""
+        ...
 
     def affinity(self, measured: Array) -> Array:
         """Affinities in the place of what was measured."""
@@ -69,6 +74,10 @@ class GaussianKernel:
     bandwidth: Bandwidth
     witness_epsilon: float | None = None
 
+    @property
+    def slack(self) -> float:
+        return 2e-13 * self.bandwidth.epsilon
+
     def affinity(self, measured: Array) -> Array:
         return exponential(measured, -0.5 / self.bandwidth.epsilon)
 
@@ -91,6 +100,7 @@ class Affinity:
     """Values that are affinities already: given as a matrix or computed by a callable."""
 
     bandwidth: Bandwidth = field(default_factory=lambda: Bandwidth(np.nan, "none: affinities are given"))
+    slack: ClassVar[float] = 0.0
 
     def fit(self, survey: Any) -> Affinity:
         measured, measure = survey.squared, survey.measure

@@ -54,8 +54,9 @@ class Search(Protocol):
     @property
     def exact(self) -> bool: ...
 
-    def closest(self, Z: Array, k: int, runner: Threads) -> Lists:
-        """At least the k nearest anchors of each row (ties at the k-th included), nearest first."""
+    def closest(self, Z: Array, k: int, runner: Threads, groups: Any = None) -> Lists:
+        """At least the k nearest anchors of each row (ties at the k-th included), and those with d <= reach[j] if they
+        are grouped by reach; nearest first."""
         ...
 
     def grouped(self, reach: Array) -> Any:
@@ -112,8 +113,17 @@ class Tree:
     def tree(self) -> tuple[Array, ...]:
         return _tree.plant(np.ascontiguousarray(self.distances.anchors, dtype=float), LEAF)
 
-    def closest(self, Z: Array, k: int, runner: Threads) -> Lists:
-        return self._walk(Z, runner, _tree.nearest, min(len(self.distances.anchors), k))
+    def closest(self, Z: Array, k: int, runner: Threads, groups: Any = None) -> Lists:
+        k = min(len(self.distances.anchors), k)
+        if groups is None:
+            return self._walk(Z, runner, lambda Z, order: _tree.nearest(Z, order, k, *self.tree))
+        radii = np.ones(len(Z))
+
+        def look(Z: Array, order: Array) -> tuple[Array, ...]:
+            near = _tree.nearest(Z, order, k, *self.tree)
+            return _tree.merged(*near, *_tree.within(Z, order, radii, *groups, *self.tree))
+
+        return self._walk(Z, runner, look)
 
     def grouped(self, reach: Array) -> tuple[Array, Array]:
         """In the order of leaves, and the longest of each node."""
@@ -122,16 +132,16 @@ class Tree:
 
     def within(self, Z: Array, radii: Array, groups: Any, runner: Threads) -> Lists:
         groups = self.grouped(np.ones(len(self.distances.anchors))) if groups is None else groups
-        return self._walk(Z, runner, _tree.within, np.ascontiguousarray(radii, dtype=float), *groups)
+        return self._walk(Z, runner, lambda Z, order: _tree.within(Z, order, radii, *groups, *self.tree))
 
-    def _walk(self, Z: Array, runner: Threads, visit: Any, *how: Any) -> Lists:
+    def _walk(self, Z: Array, runner: Threads, visit: Any) -> Lists:
         """Blocks of rows through the tree; lists in the order of rows."""
         Z = np.ascontiguousarray(Z, dtype=float)
         _, _, low, high, _, _ = self.tree
 
         def look(block: slice) -> tuple[Array, ...]:
             order = _tree.by_leaf(Z, low, high, block.start, block.stop)
-            return order, *visit(Z, order, *how, *self.tree)
+            return order, *visit(Z, order)
 
         found = list(runner.map(look, row_blocks(len(Z), 64), "neighbours"))
         counts = np.empty(len(Z), np.int64)
@@ -158,9 +168,10 @@ class Brute:
         table, rounding = self.distances.by_product(Z)
         return table, 4 * (Z.shape[1] + 4) * rounding
 
-    def closest(self, Z: Array, k: int, runner: Threads) -> Lists:
+    def closest(self, Z: Array, k: int, runner: Threads, groups: Any = None) -> Lists:
         n = len(self.distances.anchors)
         k = min(n, k + 1)
+        reach = np.full(n, -np.inf) if groups is None else groups * (1 + 1e-9)
 
         def look(block: slice) -> tuple[Array, Array]:
             table, slack = self._table(Z[block])
@@ -168,7 +179,7 @@ class Brute:
             counts, width = np.empty(rows, np.int64), min(n, k + 8)
             while True:
                 out = np.empty((rows, width), np.int64)
-                _compiled.smallest_in_rows(table, k, 2 * slack, counts, out, 0, rows)
+                _compiled.smallest_in_rows(table, k, 2 * slack, reach, counts, out, 0, rows)
                 if counts.max() <= width:
                     break
                 width = int(counts.max())
@@ -218,11 +229,15 @@ class Proposed:
     def _brute(self) -> Brute:
         return Brute(self.distances)
 
-    def closest(self, Z: Array, k: int, runner: Threads) -> Lists:
+    def closest(self, Z: Array, k: int, runner: Threads, groups: Any = None) -> Lists:
         n = len(self.distances.anchors)
         index = np.sort(self.source.candidates(Z, min(n, k)), axis=1)
         ptr = np.arange(0, index.size + 1, index.shape[1])
-        return nearest_first(self.distances, Z, ptr, np.ascontiguousarray(index.ravel(), dtype=np.int64), runner)
+        flat = np.ascontiguousarray(index.ravel(), dtype=np.int64)
+        if groups is not None:
+            back = self._brute.within(Z, np.ones(len(Z)), groups, runner)
+            ptr, flat = _compiled.union_rows(ptr, flat, back.ptr, back.index)
+        return nearest_first(self.distances, Z, ptr, flat, runner)
 
     def grouped(self, reach: Array) -> Array:
         return self._brute.grouped(reach)

@@ -9,6 +9,7 @@ so a point far from everything has the exact limit instead of 0/0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.sparse import csr_array, issparse
 
 from . import _compiled, components, selection
 from .components import Components
-from .elementwise import exponential
+from .elementwise import softmax
 from .kernels import Kernel
 from .sources import Threads, row_blocks
 from .trust import LOG_FLOOR
@@ -34,7 +35,7 @@ class Rows:
     weights: Any  # (r, n), dense, CSR or anything that multiplies a basis
     log_degree: Array  # (r,), log sum_j m_j w(x, x_j)
     log_mass: Array  # the same, or by weights that fall off with distance where w does not: the support
-    divisor: Array | None = None  # (r, components) or None
+    divisor: Array | None = None  # (r, components), (r, 1) or None
     centre: Array | None = None  # (n,): subtracted from every row of weights
     measure: Array | None = None  # (n,): multiplies every row
 
@@ -70,38 +71,40 @@ class MarkovRule:
 
     def _dense(self, Z: Array, measured: Array) -> Rows:
         logs = self.kernel.log_affinity(measured)
-        top = logs.max(axis=1)
+        seen, top = softmax(logs, self.gain, self._cut)
         empty = np.flatnonzero(~np.isfinite(top))
         if len(empty):
-            logs[empty] = -np.inf
-            logs[empty, self.geometry.nearest(Z[empty])] = 0.0
-        logs -= np.where(np.isfinite(top), top, 0.0)[:, None]
-        seen = exponential(logs)
-        log_mass = top + np.log(seen @ self.measure)
-        seen *= self.gain
-        seen /= seen.sum(axis=1, keepdims=True)
-        return Rows(seen, log_mass, log_mass)
+            seen[empty] = 0.0
+            seen[empty, self.geometry.nearest(Z[empty])] = 1.0
+        total, mass = (seen @ self._sums).T
+        log_mass = top + np.log(mass)
+        return Rows(seen, log_mass, log_mass, total[:, None])
+
+    @cached_property
+    def _cut(self) -> float:
+        """Log weights so far below the largest change no sum."""
+        return -42.0 - float(np.log(self.gain.max() / self.gain.min()))
+
+    @cached_property
+    def _sums(self) -> Array:
+        """Columns that sum a row of gain * w: as it is, and with the measure for the gain."""
+        return np.column_stack([np.ones(len(self.gain)), self.measure / self.gain])
 
     def _sparse(self, Z: Array, measured: csr_array) -> Rows:
         empty = np.flatnonzero(np.diff(measured.indptr) == 0)
         if len(empty):
             measured = _filled(measured, empty, self.geometry.nearest(Z[empty]))
         ptr, columns = measured.indptr, measured.indices
-        counts = np.diff(ptr)
         witness = self.kernel.witness(measured.data)
         logs = self.kernel.log_affinity(measured.data)
-        top = np.maximum.reduceat(logs, ptr[:-1])
-        top = np.where(np.isfinite(top), top, 0.0)
-        seen = np.exp(logs - np.repeat(top, counts))
-        log_degree = top + np.log(np.add.reduceat(seen * self.measure[columns], ptr[:-1]))
+        log_degree = np.empty(len(Z))
+        _compiled.softmax_rows(ptr, columns, logs, self.gain, self.measure, log_degree)
         log_mass = log_degree.copy()
         if witness is not None:
             with np.errstate(divide="ignore"):
                 log_mass = np.log(np.add.reduceat(witness * self.measure[columns], ptr[:-1]))
         log_mass[empty] = -np.inf
-        seen *= self.gain[columns]
-        seen /= np.repeat(np.add.reduceat(seen, ptr[:-1]), counts)
-        return Rows(csr_array((seen, columns, ptr), shape=measured.shape), log_degree, log_mass)
+        return Rows(csr_array((logs, columns, ptr), shape=measured.shape), log_degree, log_mass)
 
 
 def _filled(measured: csr_array, empty: Array, nearest: Array) -> csr_array:
@@ -141,6 +144,8 @@ class LaplacianRule:
         divisor = 1 - self.eigenvalues / degree[:, None]
         small = np.abs(divisor) < 1e-8  # a pole: d(x) meets mu
         divisor[small] = np.where(divisor[small] < 0, -1e-8, 1e-8)
+        if rows.divisor is not None:
+            divisor = divisor * rows.divisor
         return Rows(rows.weights, rows.log_degree, rows.log_mass, divisor)
 
 

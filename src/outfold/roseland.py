@@ -48,11 +48,10 @@ class NearestLandmarks:
 
     def cross(self, Z: Array) -> csr_array:
         lists = self.search.closest(np.clip(Z, -1e150, 1e150), self.k, Threads(1))
-        last = kth(lists, np.ones(len(self.anchors)), self.k)
-        lists = lists.kept(lists.squared <= np.repeat(last, np.diff(lists.ptr)))
-        out = csr_array((lists.squared, lists.index, lists.ptr), shape=(len(Z), len(self.anchors)))
-        out.sort_indices()
-        return out
+        if len(lists.index) > self.k * len(Z):
+            last = kth(lists, np.ones(len(self.anchors)), self.k)
+            lists = lists.kept(lists.squared <= np.repeat(last, np.diff(lists.ptr)))
+        return csr_array((lists.squared, lists.index, lists.ptr), shape=(len(Z), len(self.anchors)))
 
     def nearest(self, Z: Array) -> Array:
         return self.search.distances.nearest(Z)
@@ -118,7 +117,7 @@ class LandmarkDiffusion:
         geometry: Any = (
             NearestLandmarks(survey.search, edges.k)
             if isinstance(survey, SearchSurvey)
-            else DenseGraph(survey.distances, survey.measure)
+            else DenseGraph(survey.distances, survey.measure, slack=kernel.slack)
         )
         exact = survey.exact
         del survey
