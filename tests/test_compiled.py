@@ -229,13 +229,16 @@ def test_squared_table(seed, features):
 @given(seeds, st.integers(1, 150), st.sampled_from([0.1, 10.0, 1000.0]))
 def test_softmax(seed, width, spread):
     rng = np.random.default_rng(seed)
-    logs, gain = rng.normal(size=(5, width)) * spread, rng.uniform(0.1, 1, width)
+    logs, (gain, measure) = rng.normal(size=(5, width)) * spread, rng.uniform(0.1, 1, (2, width))
     logs[3] = -np.inf
     expected = gain * np.exp(logs - np.where(np.isfinite(logs), logs, 0).max(axis=1, keepdims=True))
     expected[3] = 0.0
     for loop in (_compiled.softmax, _compiled.softmax.plain):
-        got, tops = logs.copy(), np.empty(5)
-        loop(got, gain, -42.0, tops)
+        got, (tops, totals, masses) = logs.copy(), np.empty((3, 5))
+        with np.errstate(invalid="ignore"):
+            loop(got, 1.0, gain, measure, -42.0, tops, totals, masses)
+        np.testing.assert_allclose(totals, got.sum(axis=1), rtol=1e-13)
+        np.testing.assert_allclose(masses, (got / gain) @ measure, rtol=1e-13)
         assert np.array_equal(tops, logs.max(axis=1))
         np.testing.assert_allclose(got[:3], expected[:3], rtol=1e-14, atol=1e-18)
         assert np.all(got[:, logs[0] < -np.inf] == 0)
@@ -253,7 +256,7 @@ def test_softmax_rows(seed):
     table[np.repeat(np.arange(len(some)), np.diff(matrix.indptr)), matrix.indices] = logs
     for loop in (_compiled.softmax_rows, _compiled.softmax_rows.plain):
         got, mass = logs.copy(), np.empty(len(some))
-        loop(matrix.indptr, matrix.indices, got, gain, measure, mass)
+        loop(matrix.indptr, matrix.indices, got, 1.0, gain, measure, mass)
         np.testing.assert_allclose(mass, np.logaddexp.reduce(table + np.log(measure), axis=1), rtol=1e-12, atol=1e-12)
         weights = csr_array((got, matrix.indices, matrix.indptr), matrix.shape).toarray()
         logits = table + np.log(gain)

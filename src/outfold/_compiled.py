@@ -13,6 +13,10 @@ from typing import Any
 
 import numpy as np
 
+FUSED = ("contract",)  # a * b + c may round once, where the processor can
+NUMBERS = ("nnan", "nsz")  # none of them NaN: minima and maxima in vector registers
+ANY_ORDER = ("reassoc", "contract", "nsz")  # of a sum: in vector registers, the same for the same build
+
 
 class Loop:
     """A function compiled on first use; without a place to cache it is compiled for this process only.
@@ -20,11 +24,9 @@ class Loop:
     Loops of one module may call each other.
     """
 
-    def __init__(self, plain: Callable[..., Any], fuse: bool = False, numbers: bool = False) -> None:
+    def __init__(self, plain: Callable[..., Any], freedom: tuple[str, ...] = ()) -> None:
         self.plain = plain
-        self.fastmath: Any = {"contract"} if fuse else set()  # let a * b + c round once, where the processor can
-        if numbers:  # none of them NaN: minima and maxima in vector registers
-            self.fastmath |= {"nnan", "nsz"}
+        self.fastmath = set(freedom)
         self.__doc__ = plain.__doc__
 
     def __call__(self, *args: Any) -> Any:
@@ -44,44 +46,46 @@ class Loop:
             return numba.njit(nogil=True, fastmath=self.fastmath)(function)
 
 
-@partial(Loop, fuse=True)
+@partial(Loop, freedom=FUSED)
 def exponential(values, factor):
-    """exp(factor * values) in place, for factor * values <= 0; below -708 it is 0. Within one unit in the last place.
+    """exp(factor * values) in place, for factor * values <= 0; below -708 it is 0. Right to the last place but one."""
+    turns, power = np.empty(512), np.empty(512)
+    for first in range(0, len(values), 512):
+        exponential_part(values[first : first + 512], factor, 0.0, turns, power)
+
+
+@partial(Loop, freedom=FUSED)
+def exponential_part(x, factor, top, turns, power):
+    """exp(factor * x - top) in place, of no more entries than there is room beside.
 
     2^k e^r with k whole and |r| <= log(2) / 2. Adding 1.5 * 2^52 rounds to a whole number and leaves it in the low
     bits, from where it goes to the exponent. The series ends at r^13. All loops run in vector registers.
     """
-    width = 512
-    turns = np.empty(width)
-    bits = turns.view(np.int64)
-    power = np.empty(width)
-    power_bits = power.view(np.int64)
-    for first in range(0, len(values), width):
-        x = values[first : first + width]
-        for j in range(len(x)):
-            v = factor * x[j]
-            turns[j] = (v if v > -708.0 else -708.0) * 1.4426950408889634 + 6755399441055744.0
-        for j in range(len(x)):
-            power_bits[j] = (bits[j] + 1023) << 52
-        for j in range(len(x)):
-            v = factor * x[j]
-            k = turns[j] - 6755399441055744.0
-            r = ((v if v > -708.0 else -708.0) - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10
-            p = 1.6059043836821613e-10
-            p = p * r + 2.08767569878681e-09
-            p = p * r + 2.505210838544172e-08
-            p = p * r + 2.755731922398589e-07
-            p = p * r + 2.7557319223985893e-06
-            p = p * r + 2.48015873015873e-05
-            p = p * r + 1.984126984126984e-04
-            p = p * r + 1.388888888888889e-03
-            p = p * r + 8.333333333333333e-03
-            p = p * r + 4.1666666666666664e-02
-            p = p * r + 1.6666666666666666e-01
-            p = p * r + 0.5
-            p = p * r + 1.0
-            p = p * r + 1.0
-            x[j] = p * power[j] if v > -708.0 else 0.0
+    bits, power_bits = turns.view(np.int64), power.view(np.int64)
+    for j in range(len(x)):
+        v = factor * x[j] - top
+        turns[j] = (v if v > -708.0 else -708.0) * 1.4426950408889634 + 6755399441055744.0
+    for j in range(len(x)):
+        power_bits[j] = (bits[j] + 1023) << 52
+    for j in range(len(x)):
+        v = factor * x[j] - top
+        k = turns[j] - 6755399441055744.0
+        r = ((v if v > -708.0 else -708.0) - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10
+        p = 1.6059043836821613e-10
+        p = p * r + 2.08767569878681e-09
+        p = p * r + 2.505210838544172e-08
+        p = p * r + 2.755731922398589e-07
+        p = p * r + 2.7557319223985893e-06
+        p = p * r + 2.48015873015873e-05
+        p = p * r + 1.984126984126984e-04
+        p = p * r + 1.388888888888889e-03
+        p = p * r + 8.333333333333333e-03
+        p = p * r + 4.1666666666666664e-02
+        p = p * r + 1.6666666666666666e-01
+        p = p * r + 0.5
+        p = p * r + 1.0
+        p = p * r + 1.0
+        x[j] = p * power[j] if v > -708.0 else 0.0
 
 
 @Loop
@@ -101,53 +105,71 @@ def squared_table(Z, columns, out):
                     row[j] += step * step
 
 
-@partial(Loop, numbers=True)
-def largest(values):
-    """Of a row."""
+@partial(Loop, freedom=NUMBERS)
+def tops_of_parts(row, factor, tops):
+    """The largest of factor * row in each run of 32, and of all; four at a time, none waiting for another."""
     top = -np.inf
-    for j in range(len(values)):
-        top = max(top, values[j])
+    for part in range(len(tops)):
+        first, end = 32 * part, min(32 * part + 32, len(row))
+        a, b, c, d = -np.inf, -np.inf, -np.inf, -np.inf
+        for j in range(first, end - 3, 4):
+            a, b = max(a, factor * row[j]), max(b, factor * row[j + 1])
+            c, d = max(c, factor * row[j + 2]), max(d, factor * row[j + 3])
+        for j in range(end - (end - first) % 4, end):
+            a = max(a, factor * row[j])
+        tops[part] = max(max(a, b), max(c, d))
+        top = max(top, tops[part])
     return top
 
 
+@partial(Loop, freedom=ANY_ORDER)
+def scaled_sums(values, first, gain, measure):
+    """Columns from the first on times their gain, in place; their sum, and the sum with the measure instead."""
+    total, mass = 0.0, 0.0
+    for j in range(len(values)):
+        mass += values[j] * measure[first + j]
+        values[j] *= gain[first + j]
+        total += values[j]
+    return total, mass
+
+
 @Loop
-def softmax(logs, gain, cut, tops):
-    """gain * exp(logs - top) in place, row by row; where that is below ``cut`` for 32 columns together it is 0."""
-    for i in range(len(logs)):
-        row = logs[i]
-        tops[i] = largest(row)
-        least, first = tops[i] + cut, 0
-        for end in range(32, len(row) + 32, 32):
-            near = largest(row[end - 32 : end]) > least
-            if not near or end >= len(row):  # what is near comes in runs
-                part = row[first : end if near else end - 32]
-                for j in range(len(part)):
-                    part[j] -= tops[i]
-                exponential(part, 1.0)
-                for j in range(len(part)):
-                    part[j] *= gain[first + j]
-                first = end
+def softmax(values, factor, gain, measure, cut, tops, totals, masses):
+    """gain * exp(factor * values - top) in place, row by row, and its sums; a run of 32 all below exp(cut) is 0."""
+    columns = values.shape[1]
+    parts, turns, power = np.empty((columns + 31) // 32), np.empty(512), np.empty(512)
+    for i in range(len(values)):
+        top = tops_of_parts(values[i], factor, parts)
+        tops[i], totals[i], masses[i], first = top, 0.0, 0.0, 0
+        for part in range(len(parts)):
+            end = min(32 * part + 32, columns)
+            near = parts[part] - top > cut
+            if not near or end == columns or end - first == 512:  # what is near comes in runs
+                run = values[i, first : end if near else 32 * part]
+                exponential_part(run, factor, top, turns, power)
+                total, mass = scaled_sums(run, first, gain, measure)
+                totals[i], masses[i], first = totals[i] + total, masses[i] + mass, end
             if not near:
-                row[end - 32 : end] = 0.0
+                values[i, 32 * part : end] = 0.0
 
 
 @Loop
-def softmax_rows(indptr, columns, logs, gain, measure, log_mass):
-    """gain * exp(logs) over its sum in place, for the rows of a CSR matrix, and log sum of measure * exp(logs)."""
+def softmax_rows(indptr, columns, values, factor, gain, measure, log_mass):
+    """gain * w over its sum in place, w = exp(factor * values), for rows of a CSR matrix; log sum of measure * w."""
     for i in range(len(indptr) - 1):
         a, b = indptr[i], indptr[i + 1]
         top = -np.inf
         for p in range(a, b):
-            top = max(top, logs[p])
+            top = max(top, factor * values[p])
         top = top if np.isfinite(top) else 0.0
         total, mass = 0.0, 0.0
         for p in range(a, b):
-            seen = np.exp(logs[p] - top)
+            seen = np.exp(factor * values[p] - top)
             mass += seen * measure[columns[p]]
-            logs[p] = seen * gain[columns[p]]
-            total += logs[p]
+            values[p] = seen * gain[columns[p]]
+            total += values[p]
         for p in range(a, b):
-            logs[p] /= total
+            values[p] /= total
         log_mass[i] = top + np.log(mass)
 
 

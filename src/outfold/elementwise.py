@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from . import _compiled
 
+Array = NDArray[Any]
+
 LARGE = 1 << 16  # below this compiling (or loading what was compiled) costs more than it saves
 
 
-def exponential(values: NDArray[Any], factor: float = 1.0) -> NDArray[Any]:
+def exponential(values: Array, factor: float = 1.0) -> Array:
     """exp(factor * values) in place; every factor * value is <= 0."""
     if values.size >= LARGE and values.flags.c_contiguous:
         _compiled.exponential(values.reshape(-1), factor)
@@ -21,14 +23,19 @@ def exponential(values: NDArray[Any], factor: float = 1.0) -> NDArray[Any]:
     return np.exp(values, out=values)
 
 
-def softmax(logs: NDArray[Any], gain: NDArray[Any], cut: float) -> tuple[NDArray[Any], NDArray[Any]]:
-    """gain * exp(logs - top) in the place of logs, and the top of each row; what is below ``cut`` may be 0."""
-    if logs.size >= LARGE and logs.flags.c_contiguous:
-        top = np.empty(len(logs))
-        _compiled.softmax(logs, gain, cut, top)
-        return logs, top
-    top = logs.max(axis=1)
-    logs -= top[:, None]
-    np.exp(logs, out=logs)
-    logs *= gain
-    return logs, top
+def softmax(values: Array, factor: float, gain: Array, measure: Array, cut: float) -> tuple[Array, Array, Array]:
+    """gain * w in place, w = exp(factor * values - top), of which what is below exp(cut) may be 0.
+
+    Returns each row's top, its sum of gain * w and its sum of measure * w.
+    """
+    if values.size >= LARGE and values.flags.c_contiguous:
+        top, total, mass = np.empty((3, len(values)))
+        _compiled.softmax(values, factor, gain, measure, cut, top, total, mass)
+        return top, total, mass
+    values *= factor
+    top = values.max(axis=1)
+    values -= top[:, None]
+    np.exp(values, out=values)
+    mass = values @ measure
+    values *= gain
+    return top, values.sum(axis=1), mass

@@ -38,8 +38,8 @@ class Kernel(Protocol):
         """Affinities in the place of what was measured."""
         ...
 
-    def log_affinity(self, measured: Array) -> Array:
-        """Log affinities in the place of what was measured."""
+    def logs(self, measured: Array) -> tuple[Array, float]:
+        """Log affinities as values, in the place of what was measured, times a factor."""
         ...
 
     def witness(self, measured: Array) -> Array | None:
@@ -81,9 +81,8 @@ class GaussianKernel:
     def affinity(self, measured: Array) -> Array:
         return exponential(measured, -0.5 / self.bandwidth.epsilon)
 
-    def log_affinity(self, measured: Array) -> Array:
-        measured *= -0.5 / self.bandwidth.epsilon
-        return measured
+    def logs(self, measured: Array) -> tuple[Array, float]:
+        return measured, -0.5 / self.bandwidth.epsilon
 
     def witness(self, measured: Array) -> Array | None:
         if self.witness_epsilon is None:
@@ -124,9 +123,9 @@ class Affinity:
     def affinity(self, measured: Array) -> Array:
         return measured
 
-    def log_affinity(self, measured: Array) -> Array:
+    def logs(self, measured: Array) -> tuple[Array, float]:
         with np.errstate(divide="ignore"):
-            return np.log(measured, out=measured)
+            return np.log(measured, out=measured), 1.0
 
     def witness(self, measured: Array) -> Array | None:
         return None

@@ -70,13 +70,12 @@ class MarkovRule:
         return self._sparse(Z, measured) if issparse(measured) else self._dense(Z, measured)
 
     def _dense(self, Z: Array, measured: Array) -> Rows:
-        logs = self.kernel.log_affinity(measured)
-        seen, top = softmax(logs, self.gain, self._cut)
+        seen, factor = self.kernel.logs(measured)
+        top, total, mass = softmax(seen, factor, self.gain, self.measure, self._cut)
         empty = np.flatnonzero(~np.isfinite(top))
         if len(empty):
             seen[empty] = 0.0
-            seen[empty, self.geometry.nearest(Z[empty])] = 1.0
-        total, mass = (seen @ self._sums).T
+            seen[empty, self.geometry.nearest(Z[empty])] = total[empty] = mass[empty] = 1.0
         log_mass = top + np.log(mass)
         return Rows(seen, log_mass, log_mass, total[:, None])
 
@@ -85,26 +84,21 @@ class MarkovRule:
         """Log weights so far below the largest change no sum."""
         return -42.0 - float(np.log(self.gain.max() / self.gain.min()))
 
-    @cached_property
-    def _sums(self) -> Array:
-        """Columns that sum a row of gain * w: as it is, and with the measure for the gain."""
-        return np.column_stack([np.ones(len(self.gain)), self.measure / self.gain])
-
     def _sparse(self, Z: Array, measured: csr_array) -> Rows:
         empty = np.flatnonzero(np.diff(measured.indptr) == 0)
         if len(empty):
             measured = _filled(measured, empty, self.geometry.nearest(Z[empty]))
         ptr, columns = measured.indptr, measured.indices
         witness = self.kernel.witness(measured.data)
-        logs = self.kernel.log_affinity(measured.data)
+        seen, factor = self.kernel.logs(measured.data)
         log_degree = np.empty(len(Z))
-        _compiled.softmax_rows(ptr, columns, logs, self.gain, self.measure, log_degree)
+        _compiled.softmax_rows(ptr, columns, seen, factor, self.gain, self.measure, log_degree)
         log_mass = log_degree.copy()
         if witness is not None:
             with np.errstate(divide="ignore"):
                 log_mass = np.log(np.add.reduceat(witness * self.measure[columns], ptr[:-1]))
         log_mass[empty] = -np.inf
-        return Rows(csr_array((logs, columns, ptr), shape=measured.shape), log_degree, log_mass)
+        return Rows(csr_array((seen, columns, ptr), shape=measured.shape), log_degree, log_mass)
 
 
 def _filled(measured: csr_array, empty: Array, nearest: Array) -> csr_array:
