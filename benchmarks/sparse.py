@@ -17,7 +17,7 @@ from scipy.sparse import csgraph, csr_array
 from scipy.sparse.linalg import eigsh
 
 from outfold import DiffusionMaps, datasets
-from outfold.sources import Threads
+from outfold.runners import Threads
 
 
 def seconds(call):

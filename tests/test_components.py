@@ -14,7 +14,7 @@ from outfold import DiffusionMaps, components, graphs, solvers
 from outfold.distances import Metric
 from outfold.exceptions import SpectrumWarning
 from outfold.normalizations import Markov
-from outfold.sources import Threads
+from outfold.runners import Threads
 
 
 def blobs(sizes, spread=1e6, seed=0):

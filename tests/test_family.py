@@ -26,7 +26,7 @@ from outfold import (
 )
 from outfold.datasets import swiss_roll
 from outfold.exceptions import ConvergenceError, OutfoldWarning, SpectrumWarning
-from outfold.sources import Threads
+from outfold.runners import Threads
 
 X = cloud(0, rows=120)
 Z = new_points(X, 0, 30)

@@ -15,7 +15,7 @@ from outfold.bandwidths import Bandwidth
 from outfold.distances import Metric
 from outfold.exceptions import OutfoldWarning
 from outfold.kernels import GaussianKernel
-from outfold.sources import Threads
+from outfold.runners import Threads
 
 RUNNER = Threads(1)
 KERNEL = GaussianKernel(Bandwidth(0.5, "given"))

@@ -9,7 +9,7 @@ from catalogue import cloud, quietly
 from outfold import DiffusionMaps, kernels
 from outfold.distances import METRICS, Metric
 from outfold.graphs import DenseSurvey
-from outfold.sources import Threads
+from outfold.runners import Threads
 
 X = cloud(0, rows=40)
 

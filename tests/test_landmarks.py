@@ -16,6 +16,7 @@ from outfold import (
     SpectralClustering,
     landmarks,
 )
+from outfold.sources import InMemory
 
 CHOICES = [
     landmarks.Random,
@@ -31,7 +32,7 @@ X = np.random.default_rng(0).normal(size=(600, 2))
 
 def select(choice, points=X, weights=None, seed=0):
     measure = np.ones(len(points)) if weights is None else weights
-    return choice.select(points, measure, np.random.default_rng(seed))
+    return choice.select(InMemory(points), measure, np.random.default_rng(seed))
 
 
 @choices

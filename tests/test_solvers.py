@@ -12,8 +12,9 @@ from catalogue import cloud, quietly
 from outfold import DiffusionMaps, LaplacianEigenmaps, solvers
 from outfold.exceptions import ConvergenceError
 from outfold.landmarks import Points, Random
+from outfold.runners import Threads, row_blocks
 from outfold.selection import spectral_dimension
-from outfold.sources import Threads, row_blocks
+from outfold.sources import InMemory
 
 X = np.random.default_rng(0).normal(size=(300, 3))
 
@@ -128,11 +129,11 @@ def test_signs_survive_permutation_on_symmetric_data():
 
 def test_landmarks_by_count_fraction_and_points():
     measure, rng = np.ones(300), np.random.default_rng(0)
-    assert len(Random(50).select(X, measure, rng).points) == 50
-    assert len(Random(0.1).select(X, measure, rng).points) == 30
-    chosen = Random(40).select(X, np.r_[np.zeros(250), np.ones(50)], rng)
+    assert len(Random(50).select(InMemory(X), measure, rng).points) == 50
+    assert len(Random(0.1).select(InMemory(X), measure, rng).points) == 30
+    chosen = Random(40).select(InMemory(X), np.r_[np.zeros(250), np.ones(50)], rng)
     assert chosen.index.min() >= 250
-    assert Points(X[:9]).select(X, measure, rng).index is None
+    assert Points(X[:9]).select(InMemory(X), measure, rng).index is None
     one, two, three = (DiffusionMaps(landmarks=80, random_state=s).fit(X).landmarks_ for s in (0, 0, 1))
     assert np.array_equal(one, two)
     assert not np.array_equal(one, three)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from outfold import _tree
 from outfold.distances import Metric
 from outfold.neighbors import Brute, Tree
-from outfold.sources import Threads
+from outfold.runners import Threads
 
 seeds = st.integers(0, 10**6)
 

@@ -597,3 +597,75 @@ def far_enough(X, least, most):
             kept[size] = i
             size += 1
     return kept[:size]
+
+
+@Loop
+def sums_both_ways(indptr, indices, data, measure, by_column, by_row):
+    """Of a CSR matrix: to each column the sum of its entries times their rows' measure is added; row sums."""
+    for i in range(len(indptr) - 1):
+        total = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            total += data[p]
+            by_column[indices[p]] += data[p] * measure[i]
+        by_row[i] = total
+
+
+@Loop
+def over_root_degrees(indptr, indices, data, gain, measure, start, stop):
+    """w sqrt(m / d), d = sum of w * gain, in place, for rows start..stop of a CSR matrix; 0 where d is."""
+    for i in range(start, stop):
+        d = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            d += data[p] * gain[indices[p]]
+        scale = np.sqrt(measure[i] / d) if d > 1e-300 else 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            data[p] *= scale
+
+
+@Loop
+def turned(indptr, indices, data, columns):
+    """A CSR matrix by columns: pointers, rows and values, rows in order."""
+    ptr = np.zeros(columns + 1, np.int64)
+    for p in range(len(indices)):
+        ptr[indices[p] + 1] += 1
+    for j in range(columns):
+        ptr[j + 1] += ptr[j]
+    rows, values, free = np.empty(len(indices), np.int32), np.empty(len(indices)), ptr[:-1].copy()
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            at = free[indices[p]]
+            rows[at], values[at] = i, data[p]
+            free[indices[p]] += 1
+    return ptr, rows, values
+
+
+@Loop
+def gram_rows(back_ptr, back_rows, back_values, indptr, indices, data, start, stop):
+    """Rows start..stop of W'W: how many entries each has, which columns (in order), and their values."""
+    total, room = 0, 256 * (stop - start)
+    counts, columns, values = np.empty(stop - start, np.int64), np.empty(room, np.int32), np.empty(room)
+    sums, seen = np.zeros(len(back_ptr) - 1), np.zeros(len(back_ptr) - 1, np.bool_)
+    touched = np.empty(len(sums), np.int32)
+    for j in range(start, stop):
+        count = 0
+        for q in range(back_ptr[j], back_ptr[j + 1]):
+            i, w = back_rows[q], back_values[q]
+            for p in range(indptr[i], indptr[i + 1]):
+                column = indices[p]
+                if not seen[column]:
+                    seen[column] = True
+                    touched[count] = column
+                    count += 1
+                sums[column] += w * data[p]
+        if total + count > room:
+            room = max(2 * room, total + count)
+            more_columns, more_values = np.empty(room, np.int32), np.empty(room)
+            more_columns[:total], more_values[:total] = columns[:total], values[:total]
+            columns, values = more_columns, more_values
+        columns[total : total + count] = np.sort(touched[:count])
+        for p in range(total, total + count):
+            values[p] = sums[columns[p]]
+            sums[columns[p]], seen[columns[p]] = 0.0, False
+        counts[j - start] = count
+        total += count
+    return counts, columns[:total], values[:total]

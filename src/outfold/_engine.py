@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._problem import Problem
+from ._problem import Kept, Problem
 from ._report import Report
 from .bandwidths import ALL_EQUAL
-from .landmarks import Anchors
+from .landmarks import Anchors, Everything
 from .normalizations import Operator, Rows
+from .runners import Threads, row_blocks
 from .solvers import Auto, Spectrum, orient, solve
-from .sources import Threads, row_blocks
+from .sources import InMemory, Source
 from .trust import Reference, Trust
 
 Array = NDArray[Any]
@@ -33,6 +34,11 @@ class Recipe:
     landmarks: Any
     solver: Any
     clip_to_rank: bool = False  # keep fewer components instead of raising when the rank runs out
+
+    @property
+    def streams(self) -> bool:
+        """Whether the rows need not be in memory."""
+        return getattr(self.view, "streams", False) and not isinstance(self.landmarks, Everything)
 
 
 @dataclass(frozen=True)
@@ -52,20 +58,23 @@ class SpectralModel:
         """How well the training data supports each point."""
         return self.look(Z, runner)[1]
 
-    def look(self, Z: Array, runner: Threads) -> tuple[Array, Trust]:
-        """Embedding and evidence in one pass over row blocks."""
+    def look(self, Z: Array, runner: Threads, kept: Kept | None = None) -> tuple[Array, Trust]:
+        """Embedding and evidence in one pass over row blocks; ``kept`` is what they see, if that is known."""
         embedding = np.empty((len(Z), self.basis.shape[1]))
         log_mass = np.empty(len(Z))
         blocks = row_blocks(len(Z), self.rule.row_entries)
         geometry = self.rule.geometry
         many = len(blocks) > 1 and hasattr(geometry, "arranged")
         order = geometry.arranged(np.asarray(Z, dtype=float), runner) if many else None
+        if kept is not None:
+            order = kept.order
 
         def fill(block: slice) -> None:
             at: Any = block if order is None else order[block]
             points = np.ascontiguousarray(Z[at], dtype=float)
             with np.errstate(over="ignore", invalid="ignore"):
-                rows: Rows = self.rule.rows(points)
+                seen = () if kept is None else (kept.block(block, points, geometry.search.distances),)
+                rows: Rows = self.rule.rows(points, *seen)
                 values, mass = rows @ self.basis, rows.log_mass
             beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))
             if len(beyond):  # where floating point ends a row is its nearest anchor
@@ -93,28 +102,27 @@ class Fit:
     anchors: Anchors
     eigenvalues: Array
     functions: Array  # eigenfunctions on the anchors
-    embedding: Array  # spectral embedding of the training rows (of landmarks; the rest are extended)
+    embedding: Array | None  # of the training rows: spectral, of landmarks; the rest extended. None: not in memory
     measure: Array  # on the training rows
     columns: Array | None  # of a given matrix: those a row is read from
     report: Report
 
 
-def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
+def fit(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
     """Walk the stages."""
-    X = np.ascontiguousarray(X, dtype=float)
     view = recipe.view
-    _check_count(recipe.wanted, int((measure > 0).sum()))
-    anchors = recipe.landmarks.select(X, measure, rng)
+    _check_count(recipe.wanted, int(np.count_nonzero(measure)))
+    anchors = recipe.landmarks.select(rows, measure, rng)
     if not view.given:
         _check_points(anchors.points)
         if view.merges_copies:
             anchors = anchors.merged()
     _check_count(recipe.wanted, len(anchors.measure))
     with runner.blas():
-        problem = view.pose(X, anchors, measure, _needed(recipe), runner)
+        problem = view.pose(rows, anchors, measure, _needed(recipe), runner)
         anchors, operator, normalization = problem.anchors, problem.operator, problem.normalization
         spectrum, kept = _select(operator, normalization, recipe)
-        asked = f"{recipe.wanted} of {operator.size} anchors, n_features = {X.shape[1]}"
+        asked = f"{recipe.wanted} of {operator.size} anchors, n_features = {rows.shape[1]}"
         kept = normalization.within_rank(spectrum.values, kept, operator, asked, recipe.clip_to_rank)
         eigenvalues = normalization.eigenvalues(spectrum.values[kept])
         functions = operator.functions(spectrum.vectors[:, kept])
@@ -128,8 +136,8 @@ def fit(X: Array, recipe: Recipe, measure: Array, rng: np.random.Generator, runn
             problem.reference,
         )
         negative = normalization.negative_mass(operator, spectrum.values, spectrum.vectors)
-    embedding, gap = _training_embedding(X, problem, model, runner)
-    report = _report(X, recipe, problem, spectrum, kept, negative, gap)
+    embedding, gap = _training_embedding(rows, problem, model, runner)
+    report = _report(rows, recipe, problem, spectrum, kept, negative, gap)
     order = np.arange(len(functions)) if anchors.index is None else np.argsort(anchors.index)
     return Fit(model, anchors.at(order), eigenvalues, functions[order], embedding, measure, problem.columns, report)
 
@@ -170,15 +178,20 @@ def _select(operator: Operator, normalization: Any, recipe: Recipe) -> tuple[Spe
         count *= 2
 
 
-def _training_embedding(X: Array, problem: Problem, model: SpectralModel, runner: Threads) -> tuple[Array, float]:
-    """The spectral embedding of the training rows, and how far ``transform`` is from it on a sample."""
+def _training_embedding(
+    source: Source, problem: Problem, model: SpectralModel, runner: Threads
+) -> tuple[Array | None, float]:
+    """The spectral embedding of the training rows (None: not in memory), and how far ``transform`` is from it."""
+    X = source.array() if isinstance(source, InMemory) else None
     if model.scale is None:  # the embedding of the rows is the formula
-        return model.embed(X, runner), 0.0
+        return None if X is None else model.look(X, runner, problem.kept)[0], 0.0
     spectral = model.basis * model.scale
     anchors, columns = problem.anchors, problem.columns
     sample = np.linspace(0, len(spectral) - 1, min(len(spectral), 256)).astype(int)
     rows = anchors.points[sample]
     gap = float(np.abs(model.embed(rows if columns is None else rows[:, columns], runner) - spectral[sample]).max())
+    if X is None:
+        return None, gap
     if anchors.index is not None and len(anchors.index) == len(X):
         embedding = np.empty_like(spectral)
     else:
@@ -189,7 +202,7 @@ def _training_embedding(X: Array, problem: Problem, model: SpectralModel, runner
 
 
 def _report(
-    X: Array, recipe: Recipe, problem: Problem, spectrum: Spectrum, kept: Array, negative: float, gap: float
+    rows: Source, recipe: Recipe, problem: Problem, spectrum: Spectrum, kept: Array, negative: float, gap: float
 ) -> Report:
     operator = problem.operator
     values, distance = spectrum.values, operator.distance(spectrum.values)
@@ -199,8 +212,8 @@ def _report(
     relative = spectrum.residuals[solved] / np.maximum(distance[solved], least)
     report = Report(
         method=recipe.method,
-        n_samples=len(X),
-        n_features=X.shape[1],
+        n_samples=len(rows),
+        n_features=rows.shape[1],
         n_anchors=operator.size,
         edges=problem.edges,
         degree=problem.degree,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import warnings
 from typing import Any, Self
 
@@ -13,12 +14,17 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import _engine, _resolve
+from . import _engine, _resolve, sinks, sources
+from .checkpoints import Checkpoint
 from .exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
-from .sources import Threads
+from .graphs import check_table
+from .runners import Threads
+from .sources import InMemory, Source
 from .trust import Trust
 
 Array = NDArray[Any]
+
+STREAMED_ROWS = 1 << 17  # embedded at a time
 
 
 class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -41,6 +47,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a square matrix if precomputed
+            With landmarks also what does not fit in memory, read block by block as often as needed: a memmap, paths of
+            .npy, .parquet or .zarr, an HDF5 or Zarr array, a function that gives an iterable of row blocks.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             The measure on the training points. A whole-number weight equals repeating the row.
@@ -59,11 +67,30 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _fit(self, X: Any, sample_weight: Any) -> None:
         recipe = self._recipe()
         runner = self._runner()
-        X = self._validate(X, reset=True)
-        measure = _measure(sample_weight, len(X))
+        rows, dtype = self._rows(X, recipe)
+        measure = _measure(sample_weight, len(rows))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        found = _engine.fit(X, recipe, measure, np.random.default_rng(seed), runner)
-        self._adopt(found, X.dtype)
+        checkpoint = getattr(recipe.view, "checkpoint", Checkpoint())
+        if checkpoint.folder is not None:
+            weights = b"" if sample_weight is None else measure.tobytes()
+            key = f"{self!r} {rows.fingerprint()} {hashlib.sha256(weights).hexdigest()}"
+            seed = checkpoint.begin(hashlib.sha256(key.encode()).hexdigest(), seed)
+        found = _engine.fit(rows, recipe, measure, np.random.default_rng(seed), runner)
+        self._adopt(found, dtype)
+        checkpoint.finish()
+
+    def _rows(self, X: Any, recipe: _engine.Recipe) -> tuple[Source, Any]:
+        """The training rows, checked, and the type the embedding is to have."""
+        source = sources.opened(X)
+        if source is None or not recipe.streams:
+            X = self._validate(X if source is None else source.array(), reset=True)
+            return InMemory(np.ascontiguousarray(X, dtype=float)), X.dtype
+        if len(source) < 2:
+            raise ValueError(f"A fit needs at least 2 rows; {source} has {len(source)}.")
+        self.n_features_in_ = source.shape[1]
+        if source.names is not None:
+            self.feature_names_in_ = np.array(source.names, dtype=object)
+        return source, np.dtype(float)
 
     def _adopt(self, found: _engine.Fit, dtype: Any) -> None:
         self.model_ = found.model
@@ -75,53 +102,111 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.landmarks_ = found.anchors.points if self._precomputed() is None else found.anchors.index
         self.landmark_indices_ = found.anchors.index
         self._columns = found.columns
-        self.embedding_ = found.embedding.astype(dtype, copy=False)
+        self.__dict__.pop("embedding_", None)
+        if found.embedding is not None:
+            self.embedding_ = found.embedding.astype(dtype, copy=False)
         self._n_features_out = found.model.basis.shape[1]
 
     # -- new points ------------------------------------------------------------------------
 
-    def transform(self, X: Any, *, on_far: str = "warn") -> Array:
+    def transform(self, X: Any, *, on_far: str = "warn", out: Any = None) -> Any:
         """Embed any points, new or not: ``row(x) @ basis``.
 
         Parameters
         ----------
         X : array of shape (n, n_features), or (n, n_anchors) if precomputed
+            Or what ``fit`` takes block by block: a memmap, paths of .npy, .parquet or .zarr, a function that gives
+            blocks of rows.
         on_far : {"warn", "nan", "raise", "nearest"}
             What to do with rows outside the data: embed them and warn, give NaN, raise, or give the
             position of the nearest training point.
+        out : array, memmap or path ending in .npy, .parquet or .zarr, optional
+            Where the embedding goes, block by block; it is returned. A file appears when it is complete.
         """
         if on_far != "keep":
             _resolve.one_of("on_far", on_far, _resolve.ON_FAR)
         check_is_fitted(self)
+        source = sources.opened(X)
+        if source is not None or out is not None:
+            return self._transform_blocks(source, X, on_far, out)
         Z = self._validate(X, reset=False)
         embedding, trust = self.model_.look(Z, self._runner())
         if on_far != "keep" and trust.flag.any():
             self._answer_far(on_far, Z, embedding, trust)
         return embedding.astype(Z.dtype, copy=False)
 
+    def _transform_blocks(self, source: Source | None, X: Any, on_far: str, out: Any) -> Any:
+        """As ``transform``, a block of rows at a time."""
+        rows = InMemory(self._validate(X, reset=False)) if source is None else source
+        if source is not None:
+            self._check_features(source)
+        shape = (len(rows), self._n_features_out)
+        dtype = rows.values.dtype if isinstance(rows, InMemory) else np.dtype(float)
+        if out is None:
+            check_table(*shape, "The embedding", "out='embedding.npy' writes it to disk")
+            out = np.empty(shape, dtype)
+        flags: list[Array] = []
+        with sinks.opened(out, shape, dtype, list(self.get_feature_names_out())) as write:
+            bar = self._runner().bar("embedding", len(rows))
+            for block, points in rows.blocks(STREAMED_ROWS):
+                embedding, trust = self.model_.look(points, Threads(self.n_jobs))
+                if on_far in ("nan", "raise", "nearest") and trust.flag.any():
+                    self._answer_far(on_far, points, embedding, trust, block.start)
+                flags.append(trust.flag)
+                write(block, embedding.astype(dtype, copy=False))
+                bar.update(len(points))
+            bar.close()
+        flag = np.concatenate(flags)
+        if on_far == "warn" and flag.any():
+            self._warn_far(int(flag.sum()), len(flag), f"the first is row {flag.argmax()}")
+        return out
+
+    def _check_features(self, source: Source) -> None:
+        if source.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {source.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input."
+            )
+        known = getattr(self, "feature_names_in_", None)
+        if known is not None and source.names is not None and list(known) != source.names:
+            other = next((a, b) for a, b in zip(known, source.names) if a != b)
+            raise ValueError(f"The columns of {source} are not those of the fit: {other[1]!r} instead of {other[0]!r}.")
+
     def trust(self, X: Any) -> Trust:
         """How far to believe ``transform(X)``: ``support`` and ``flag`` for each row."""
         check_is_fitted(self)
         return self.model_.evidence(self._validate(X, reset=False), self._runner())
 
-    def _answer_far(self, on_far: str, Z: Array, embedding: Array, trust: Trust) -> None:
+    def _answer_far(self, on_far: str, Z: Array, embedding: Array, trust: Trust, start: int = 0) -> None:
         far = np.flatnonzero(trust.flag)
-        told = (
-            f"{len(far)} of {len(Z)} rows lie outside the training data (the first is row {far[0]}, support "
-            f"{trust.support[far[0]]:.3g})"
-        )
+        first = f"the first is row {start + far[0]}, support {trust.support[far[0]]:.3g}"
         if on_far == "raise":
-            raise FarPointsError(f"{told}. Pass on_far='warn', 'nan' or 'nearest' to embed the rest.")
-        if on_far == "warn":
-            warnings.warn(
-                f"{told}; their positions are extrapolated. See trust(X); on_far= chooses what to do.",
-                FarPointsWarning,
-                stacklevel=4,
+            raise FarPointsError(
+                f"{len(far)} of {len(Z)} rows lie outside the training data ({first}). Pass on_far='warn', 'nan' or "
+                "'nearest' to embed the rest."
             )
+        if on_far == "warn":
+            self._warn_far(len(far), len(Z), first)
         elif on_far == "nan":
             embedding[far] = np.nan
         else:
             embedding[far] = self.model_.nearest(Z[far])
+
+    @staticmethod
+    def _warn_far(count: int, rows: int, first: str) -> None:
+        warnings.warn(
+            f"{count} of {rows} rows lie outside the training data ({first}); their positions are extrapolated. See "
+            "trust(X); on_far= chooses what to do.",
+            FarPointsWarning,
+            stacklevel=5,
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "embedding_" and "model_" in self.__dict__:
+            raise AttributeError(
+                "The rows of this fit were not in memory, so it keeps no embedding_ of them: call transform."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # -- scikit-learn ----------------------------------------------------------------------
 
@@ -180,7 +265,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 def _measure(sample_weight: Any, n: int) -> Array:
     """The measure: whole-number weights are counts, others are scaled to mean 1."""
     if sample_weight is None:
-        return np.ones(n)
+        return np.broadcast_to(np.ones(1), n)
     weights = np.array(sample_weight, dtype=float)
     if weights.ndim == 0:
         weights = np.full(n, float(weights))

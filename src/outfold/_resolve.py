@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral, Real
@@ -11,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from . import bandwidths, distances, graphs, kernels, landmarks, normalizations, solvers
+from .checkpoints import Checkpoint
+from .runners import free_memory
 
 ON_FAR = ("warn", "nan", "raise", "nearest")
 KERNELS = ("gaussian", "self_tuning", "continuous_knn", "precomputed")
@@ -210,6 +214,30 @@ def landmark_stages(estimator: Any) -> dict[str, Any]:
     if rule == bandwidths.Fixed(math.inf):
         raise ValueError("epsilon=inf weighs all kept landmarks alike; landmark diffusion needs a finite one.")
     return {"metric": found, "edges": edge_rule(n_neighbors, None, "gaussian", None), "kernel": kernels.Gaussian(rule)}
+
+
+UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def memory(value: Any) -> float:
+    """Bytes: a number, a text such as "4GB", or most of what is free."""
+    if isinstance(value, str):
+        if value == "auto":
+            return 0.7 * free_memory()
+        found = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]+)\s*", value)
+        if not found or found[2].upper() not in UNITS or found[1].count(".") > 1 or found[1] == ".":
+            raise ValueError(f"memory={value!r} is not known. Pass 'auto', bytes, or a text such as '4GB' or '500MiB'.")
+        value = float(found[1]) * UNITS[found[2].upper()]
+    return number("memory", value, low=0.0, open_low=True)
+
+
+def checkpoint(value: Any) -> Checkpoint:
+    """A folder, or where nothing is kept."""
+    if isinstance(value, Checkpoint):
+        return value
+    if value is not None and not isinstance(value, str | os.PathLike):
+        raise ValueError(f"checkpoint={value!r} must be None, the path of a folder, or a Checkpoint.")
+    return Checkpoint(value)
 
 
 def solver(value: Any, among: Sequence[str] = SOLVERS) -> Any:

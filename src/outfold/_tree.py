@@ -84,8 +84,8 @@ def to_children(z, node, low, high):
 
 
 @Loop
-def by_leaf(Z, low, high, start, stop):
-    """Rows start..stop by the leaf they fall into: at each node the child whose box is nearer."""
+def leaves(Z, low, high, start, stop):
+    """The leaf that each row start..stop falls into: at each node the child whose box is nearer."""
     leaf = np.empty(stop - start, np.int64)
     for i in range(start, stop):
         node = 0
@@ -93,7 +93,7 @@ def by_leaf(Z, low, high, start, stop):
             left, right = to_children(Z[i], node, low, high)
             node = 2 * node + 1 if left <= right else 2 * node + 2
         leaf[i - start] = node
-    return np.argsort(leaf) + start
+    return leaf
 
 
 @Loop

@@ -19,7 +19,8 @@ from .distances import Given
 from .graphs import AllPairs, DenseSurvey, Either
 from .landmarks import Anchors, along_the_tree, given_columns
 from .normalizations import Operator, lonely_mass
-from .sources import Threads, row_blocks
+from .runners import Threads, row_blocks
+from .sources import Source
 from .trust import Reference
 
 Array = NDArray[Any]
@@ -42,13 +43,17 @@ class Affinities:
         return self.metric is None
 
     @property
+    def streams(self) -> bool:
+        return not self.given
+
+    @property
     def merges_copies(self) -> bool:
         return self.normalization.merges_copies
 
-    def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
+    def pose(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
         """The eigenproblem of the anchors (of their largest component, if that is the policy)."""
         if isinstance(self.edges, Either):
-            return self._settled(len(anchors.measure)).pose(X, anchors, measure, needed, runner)
+            return self._settled(len(anchors.measure)).pose(rows, anchors, measure, needed, runner)
         if not isinstance(self.edges, AllPairs):
             anchors = along_the_tree(anchors, self.metric)
         graphs.check_k(self.edges, anchors.measure)
@@ -61,7 +66,7 @@ class Affinities:
         if operator.parts.count > 1 and self.components != "warn":
             if self.components == "largest":
                 fewer = _largest(anchors, operator, needed, self)
-                return replace(self, components="warn").pose(X, fewer, measure, needed, runner)
+                return replace(self, components="warn").pose(rows, fewer, measure, needed, runner)
             graph = self._joined(graph, operator, runner)
             graph, operator, reference, degree = self._operator(graph, kernel, anchors, runner)
         smooth = None if self.given else anchors.points[:, :16]

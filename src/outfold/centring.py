@@ -24,7 +24,8 @@ from .graphs import check_memory
 from .kernels import GivenValues
 from .landmarks import Anchors, given_columns
 from .normalizations import Operator, Rows, not_rounding
-from .sources import Threads, row_blocks
+from .runners import Threads, row_blocks
+from .sources import Source
 from .trust import Nearness
 
 Array = NDArray[Any]
@@ -174,7 +175,11 @@ class Distant:
     def given(self) -> bool:
         return self.metric is None
 
-    def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
+    @property
+    def streams(self) -> bool:
+        return not self.given
+
+    def pose(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
         check_memory(len(anchors.measure), "Solve on some of the points (landmarks=5000).")
         if self.given:
             distances: Any = Given(given_columns(anchors))
@@ -212,7 +217,11 @@ class Kernels:
     def given(self) -> bool:
         return self.kernel is None
 
-    def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
+    @property
+    def streams(self) -> bool:
+        return not self.given
+
+    def pose(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
         check_memory(len(anchors.measure), "Solve on some of the points (landmarks=5000).")
         if self.given:
             geometry, K, reference = GivenValues.of(given_columns(anchors), anchors)

@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from .sources import row_blocks
+from .runners import row_blocks
 
 Array = NDArray[Any]
 

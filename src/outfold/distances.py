@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 
 from . import _compiled
 from .elementwise import LARGE
-from .sources import Threads, row_blocks
+from .runners import Threads, row_blocks
 
 Array = NDArray[Any]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from .kernels import KernelValues, Named
-from .sources import Threads, row_blocks
+from .runners import Threads, row_blocks
 
 Array = NDArray[Any]
 

@@ -24,7 +24,8 @@ from .distances import GivenTable
 from .graphs import Ball, SearchSurvey
 from .landmarks import Anchors, Everything, along_the_tree, given_columns
 from .neighbors import Lists
-from .sources import Threads, row_blocks
+from .runners import Threads, row_blocks
+from .sources import Source
 from .trust import Nearness
 
 Array = NDArray[Any]
@@ -106,15 +107,15 @@ class Geodesic:
     def given(self) -> bool:
         return self.metric is None
 
-    def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
-        nodes, at, weights = self._nodes(X, anchors, measure)
+    def pose(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
+        nodes, at, weights = self._nodes(rows, anchors, measure)
         return self._pose(nodes, at, weights, anchors.index is None, needed, runner)
 
-    def _nodes(self, X: Array, anchors: Anchors, measure: Array) -> tuple[Anchors, Array, Array]:
+    def _nodes(self, rows: Source, anchors: Anchors, measure: Array) -> tuple[Anchors, Array, Array]:
         """The nodes of the graph, neighbours side by side, which of them are the anchors, and those' measure."""
         if self.given:
             given_columns(anchors)
-        nodes = Everything().select(X, measure, np.random.default_rng())
+        nodes = Everything().select(rows, measure, np.random.default_rng())
         members: Any = nodes.index
         weights = np.zeros(len(nodes.measure))
         if anchors.index is None:  # points of the caller's become nodes

@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 from . import _compiled, neighbors
 from .distances import Distances
 from .neighbors import Lists, Search
-from .sources import Threads, free_memory
+from .runners import Threads, free_memory
 
 Array = NDArray[Any]
 

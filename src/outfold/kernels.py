@@ -18,7 +18,7 @@ from .bandwidths import NO_BANDWIDTH, Bandwidth, Fixed, Neighbor, Percentile
 from .distances import Distances, Metric
 from .elementwise import exponential
 from .graphs import DenseSurvey
-from .sources import Threads, row_blocks
+from .runners import Threads, row_blocks
 from .trust import Nearness, Reference
 
 Array = NDArray[Any]

@@ -20,9 +20,12 @@ from . import _compiled, neighbors
 from .bandwidths import Neighbor, Percentile
 from .distances import Metric
 from .graphs import DenseSurvey, check_table
-from .sources import Threads, row_blocks
+from .runners import Threads, row_blocks
+from .sources import InMemory, Source
 
 Array = NDArray[Any]
+
+POOL_BYTES = 1 << 27  # of rows that landmarks are chosen among where the data is not in memory
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ def given_columns(anchors: Anchors) -> Array:
 class Everything:
     """Every training row with positive weight."""
 
-    def select(self, X: Array, measure: Array, rng: np.random.Generator) -> Anchors:
-        index = np.flatnonzero(measure > 0)
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
+        index, X = np.flatnonzero(measure > 0), rows.array()
         return Anchors(X if len(index) == len(X) else X[index], index, measure[index])
 
 
@@ -75,20 +78,18 @@ class Random:
 
     size: int | float
 
-    def select(self, X: Array, measure: Array, rng: np.random.Generator) -> Anchors:
-        able = np.flatnonzero(measure > 0)
-        count = _count(self.size, len(able))
-        index = np.sort(rng.choice(able, size=count, replace=False))
-        return Anchors(X[index], index, measure[index])
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
+        index = _some(measure, lambda able: _count(self.size, able), rng)
+        return Anchors(rows.take(index), index, measure[index])
 
 
 @dataclass(frozen=True)
 class Enough:
     """Four times the square root of the rows, at least 500 and at most all of them, at random."""
 
-    def select(self, X: Array, measure: Array, rng: np.random.Generator) -> Anchors:
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         able = int((measure > 0).sum())
-        return Random(min(able, max(500, int(4 * np.sqrt(able))))).select(X, measure, rng)
+        return Random(min(able, max(500, int(4 * np.sqrt(able))))).select(rows, measure, rng)
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,10 @@ class Points:
 
     points: Array
 
-    def select(self, X: Array, measure: Array, rng: np.random.Generator) -> Anchors:
-        if self.points.ndim != 2 or self.points.shape[1] != X.shape[1]:
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
+        if self.points.ndim != 2 or self.points.shape[1] != rows.shape[1]:
             raise ValueError(
-                f"landmarks has shape {self.points.shape}, but the data has {X.shape[1]} features. "
+                f"landmarks has shape {self.points.shape}, but the data has {rows.shape[1]} features. "
                 "Pass an array of shape (count, features), a count, or a fraction."
             )
         if len(self.points) < 2 or not np.isfinite(self.points).all():
@@ -115,16 +116,16 @@ class KMeans:
     size: int | float
     batch: int = 4096
 
-    def select(self, X: Array, measure: Array, rng: np.random.Generator) -> Anchors:
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         from sklearn.cluster import MiniBatchKMeans
 
-        able = np.flatnonzero(measure > 0)
-        count, seed = _count(self.size, len(able)), int(rng.integers(2**31 - 1))
+        points, index, count = _pool(rows, measure, self.size, rng)
+        seed = int(rng.integers(2**31 - 1))
         means = MiniBatchKMeans(count, batch_size=max(self.batch, 2 * count), n_init=1, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than centres: some stand for none
-            means.fit(X[able], sample_weight=measure[able])
-        return _standing_for(Anchors(means.cluster_centers_, None, np.ones(count)), X[able], measure[able])
+            means.fit(points, sample_weight=measure[index])
+        return _standing_for(Anchors(means.cluster_centers_, None, np.ones(count)), rows, measure)
 
 
 @dataclass(frozen=True)
@@ -133,12 +134,11 @@ class FarthestPoint:
 
     size: int | float
 
-    def select(self, X: Array, measure: Array, rng: np.random.Generator) -> Anchors:
-        able = np.flatnonzero(measure > 0)
-        rows = np.ascontiguousarray(X[able], dtype=float)
-        first = int(np.square(rows - rows.mean(axis=0)).sum(axis=1).argmax())
-        chosen = np.sort(able[_compiled.farthest_points(rows, first, _count(self.size, len(able)))])
-        return _standing_for(Anchors(X[chosen], chosen, measure[chosen]), X[able], measure[able])
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
+        points, index, count = _pool(rows, measure, self.size, rng)
+        first = int(np.square(points - points.mean(axis=0)).sum(axis=1).argmax())
+        at = np.sort(_compiled.farthest_points(points, first, count))
+        return _standing_for(Anchors(points[at], index[at], measure[index[at]]), rows, measure)
 
 
 @dataclass(frozen=True)
@@ -149,20 +149,20 @@ class MinDistance:
     size: int | float
     pool: int = 20
 
-    def select(self, X: Array, measure: Array, rng: np.random.Generator) -> Anchors:
-        able = np.flatnonzero(measure > 0)
-        count = _count(self.size, len(able))
-        order = rng.permutation(able)[: self.pool * count]
-        rows = np.ascontiguousarray(X[order], dtype=float)
-        low, high = 0.0, float(np.linalg.norm(np.ptp(rows, axis=0)))
-        kept = _compiled.far_enough(rows, 0.0, count)
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
+        points, index, count = _pool(rows, measure, self.size, rng, self.pool)
+        order = rng.permutation(len(points))
+        points = points[order]
+        low, high = 0.0, float(np.linalg.norm(np.ptp(points, axis=0)))
+        kept = _compiled.far_enough(points, 0.0, count)
         for _ in range(24):
             middle = (low + high) / 2
-            found = _compiled.far_enough(rows, middle**2, count)
+            found = _compiled.far_enough(points, middle**2, count)
             low, high = (middle, high) if len(found) == count else (low, middle)
             kept = found if len(found) == count else kept
-        chosen = np.sort(order[kept])
-        return _standing_for(Anchors(X[chosen], chosen, measure[chosen]), X[able], measure[able])
+        kept = kept[np.argsort(order[kept])]
+        index = index[order[kept]]
+        return _standing_for(Anchors(points[kept], index, measure[index]), rows, measure)
 
 
 @dataclass(frozen=True)
@@ -175,18 +175,16 @@ class InverseDensity:
 
     size: int | float
 
-    def select(self, X: Array, measure: Array, rng: np.random.Generator) -> Anchors:
-        able = np.flatnonzero(measure > 0)
-        rows, weights = X[able], measure[able]
-        some = Random(min(len(able), 2000)).select(rows, weights, rng)
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
+        points, index, count = _pool(rows, measure, self.size, rng)
+        some = Random(min(len(points), 2000)).select(InMemory(points), measure[index], rng)
         distances = Metric().fit(some.points)
         epsilon = Neighbor().bandwidth(DenseSurvey(distances, distances.gram(Threads()), some.measure)).epsilon
-        blocks = row_blocks(len(rows), len(some.points))
-        density = np.concatenate([np.exp(-0.5 / epsilon * distances.cross(rows[b])) @ some.measure for b in blocks])
-        odds = np.maximum(density, max(np.quantile(density, 0.01), np.finfo(float).tiny)) ** -3.0 * weights
-        drawn = rng.choice(len(able), size=_count(self.size, len(able)), replace=False, p=odds / odds.sum())
-        chosen = able[np.sort(drawn)]
-        return _standing_for(Anchors(X[chosen], chosen, measure[chosen]), rows, weights)
+        blocks = row_blocks(len(points), len(some.points))
+        density = np.concatenate([np.exp(-0.5 / epsilon * distances.cross(points[b])) @ some.measure for b in blocks])
+        odds = np.maximum(density, max(np.quantile(density, 0.01), np.finfo(float).tiny)) ** -3.0 * measure[index]
+        at = np.sort(rng.choice(len(points), size=count, replace=False, p=odds / odds.sum()))
+        return _standing_for(Anchors(points[at], index[at], measure[index[at]]), rows, measure)
 
 
 @dataclass(frozen=True)
@@ -199,25 +197,23 @@ class RPCholesky:
     epsilon: float | None = None
     pool: int = 10
 
-    def select(self, X: Array, measure: Array, rng: np.random.Generator) -> Anchors:
-        able = np.flatnonzero(measure > 0)
-        count = _count(self.size, len(able))
-        order = rng.permutation(able)[: self.pool * count]
-        check_table(len(order), count, "The factor of randomly pivoted Cholesky", "a smaller size or pool")
-        distances = Metric().fit(np.ascontiguousarray(X[order], dtype=float))
-        epsilon = self.epsilon or _median_squared(distances.anchors)
-        factor, left = np.zeros((len(order), count)), np.ones(len(order))
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
+        points, index, count = _pool(rows, measure, self.size, rng, self.pool)
+        check_table(len(points), count, "The factor of randomly pivoted Cholesky", "a smaller size or pool")
+        distances = Metric().fit(points)
+        epsilon = self.epsilon or _median_squared(points[rng.permutation(len(points))[:1000]])
+        factor, left = np.zeros((len(points), count)), np.ones(len(points))
         picked: list[int] = []
         while len(picked) < count:
-            at = _draw(left * measure[order], picked, rng)
+            at = _draw(left * measure[index], picked, rng)
             column = np.exp(-0.5 / epsilon * distances.cross(distances.anchors[[at]])[0])
             column -= factor[:, : len(picked)] @ factor[at, : len(picked)]
             if column[at] > 0:
                 factor[:, len(picked)] = column / np.sqrt(column[at])
             left = np.maximum(left - factor[:, len(picked)] ** 2, 0.0)
             picked.append(at)
-        chosen = np.sort(order[picked])
-        return _standing_for(Anchors(X[chosen], chosen, measure[chosen]), X[able], measure[able])
+        chosen = np.sort(picked)
+        return _standing_for(Anchors(points[chosen], index[chosen], measure[index[chosen]]), rows, measure)
 
 
 def _draw(odds: Array, taken: list[int], rng: np.random.Generator) -> int:
@@ -230,8 +226,30 @@ def _draw(odds: Array, taken: list[int], rng: np.random.Generator) -> int:
 
 
 def _median_squared(points: Array) -> float:
-    some = Metric().fit(points[:1000])
+    some = Metric().fit(points)
     return Percentile(50.0).bandwidth(DenseSurvey(some, some.gram(Threads()), np.ones(len(some.anchors)))).epsilon
+
+
+def _some(measure: Array, count: Any, rng: np.random.Generator) -> Array:
+    """So many rows of positive weight, at random, in order."""
+    if measure.min() > 0:
+        return np.sort(rng.choice(len(measure), size=count(len(measure)), replace=False))
+    able = np.flatnonzero(measure > 0)
+    return np.sort(able[rng.choice(len(able), size=count(len(able)), replace=False)])
+
+
+def _pool(
+    rows: Source, measure: Array, size: int | float, rng: np.random.Generator, most: float = np.inf
+) -> tuple[Array, Array, int]:
+    """Rows to choose from, which they are, and how many to choose: all, or ``most`` times as many at random (of what is
+    not in memory as many as make ``POOL_BYTES``)."""
+    able = len(measure) if measure.min() > 0 else int((measure > 0).sum())
+    count = _count(size, able)
+    enough = min(able, most * count)
+    if not isinstance(rows, InMemory):
+        enough = min(enough, max(count, POOL_BYTES // (8 * rows.shape[1])))
+    index = _some(measure, lambda _: int(enough), rng) if enough < able else np.flatnonzero(measure > 0)
+    return np.ascontiguousarray(rows.take(index), dtype=float), index, count
 
 
 def _count(size: int | float, rows: int) -> int:
@@ -246,10 +264,12 @@ def _count(size: int | float, rows: int) -> int:
     return count
 
 
-def _standing_for(found: Anchors, X: Array, measure: Array) -> Anchors:
+def _standing_for(found: Anchors, rows: Source, measure: Array) -> Anchors:
     """The landmarks with the weight of the rows they are nearest to; those nearest to none are left out."""
     search = neighbors.build(Metric().fit(np.ascontiguousarray(found.points, dtype=float)), "auto")
-    lists = search.closest(np.ascontiguousarray(X, dtype=float), 1, Threads())
-    mass = np.bincount(lists.index[lists.ptr[:-1]], weights=measure, minlength=len(found.points))
+    mass = np.zeros(len(found.points))
+    for block, points in rows.blocks(1 << 18):
+        lists = search.closest(points, 1, Threads())
+        mass += np.bincount(lists.index[lists.ptr[:-1]], weights=measure[block], minlength=len(mass))
     some = np.flatnonzero(mass > 0)
     return replace(found.at(some), measure=mass[some] / mass[some].mean())

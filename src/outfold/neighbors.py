@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from . import _compiled, _tree
 from .distances import Distances
 from .exceptions import OutfoldWarning
-from .sources import Threads, available_cores, row_blocks
+from .runners import Threads, available_cores, row_blocks
 
 Array = NDArray[Any]
 
@@ -57,6 +57,10 @@ class Search(Protocol):
     def closest(self, Z: Array, k: int, runner: Threads, groups: Any = None) -> Lists:
         """At least the k nearest anchors of each row (ties at the k-th included), and those with d <= reach[j] if they
         are grouped by reach; nearest first."""
+        ...
+
+    def arranged(self, Z: Array, runner: Threads) -> Array:
+        """An order of the rows that puts rows near each other next to each other, if the search knows one."""
         ...
 
     def grouped(self, reach: Array) -> Any:
@@ -125,6 +129,17 @@ class Tree:
 
         return self._walk(Z, runner, look)
 
+    def arranged(self, Z: Array, runner: Threads) -> Array:
+        """By the leaf a row falls into."""
+        leaf = np.empty(len(Z), np.int64)
+        _, _, low, high, _, _ = self.tree
+
+        def look(block: slice) -> None:
+            leaf[block] = _tree.leaves(Z, low, high, block.start, block.stop)
+
+        runner.run(look, row_blocks(len(Z), 64))
+        return np.argsort(leaf, kind="stable")
+
     def grouped(self, reach: Array) -> tuple[Array, Array]:
         """In the order of leaves, and the longest of each node."""
         _, rows, _, _, first, last = self.tree
@@ -140,17 +155,21 @@ class Tree:
         _, _, low, high, _, _ = self.tree
 
         def look(block: slice) -> tuple[Array, ...]:
-            order = _tree.by_leaf(Z, low, high, block.start, block.stop)
+            order = block.start + np.argsort(_tree.leaves(Z, low, high, block.start, block.stop), kind="stable")
             return order, *visit(Z, order)
 
-        found = list(runner.map(look, row_blocks(len(Z), 64), "neighbours"))
+        found: list[Any] = list(runner.map(look, row_blocks(len(Z), 64), "neighbours"))
         counts = np.empty(len(Z), np.int64)
         for order, sizes, _, _ in found:
             counts[order] = sizes
         ptr = np.append(0, np.cumsum(counts))
         index, squared = np.empty(ptr[-1], np.int64), np.empty(ptr[-1])
-        while found:
-            _tree.put_rows(*found.pop(), ptr, index, squared)
+
+        def put(at: slice) -> None:
+            _tree.put_rows(*found[at.start], ptr, index, squared)
+            found[at.start] = None
+
+        runner.run(put, [slice(i, i + 1) for i in range(len(found))])
         return Lists(ptr, index, squared)
 
 
@@ -186,6 +205,9 @@ class Brute:
             return counts, out[np.arange(width) < counts[:, None]]
 
         return self._collect(Z, look, runner, sort=True)
+
+    def arranged(self, Z: Array, runner: Threads) -> Array:
+        return np.arange(len(Z))
 
     def grouped(self, reach: Array) -> Array:
         return np.square(reach)
@@ -238,6 +260,9 @@ class Proposed:
             back = self._brute.within(Z, np.ones(len(Z)), groups, runner)
             ptr, flat = _compiled.union_rows(ptr, flat, back.ptr, back.index)
         return nearest_first(self.distances, Z, ptr, flat, runner)
+
+    def arranged(self, Z: Array, runner: Threads) -> Array:
+        return np.arange(len(Z))
 
     def grouped(self, reach: Array) -> Array:
         return self._brute.grouped(reach)

@@ -20,7 +20,7 @@ from . import _compiled, components, selection
 from .components import Components
 from .elementwise import softmax
 from .kernels import Kernel
-from .sources import Threads, row_blocks
+from .runners import Threads, row_blocks
 from .trust import LOG_FLOOR
 
 Array = NDArray[Any]
@@ -65,8 +65,8 @@ class MarkovRule:
         """About how many entries a row has, for cutting blocks."""
         return self.geometry.row_entries
 
-    def rows(self, Z: Array) -> Rows:
-        measured = self.geometry.cross(Z)
+    def rows(self, Z: Array, measured: Any = None) -> Rows:
+        measured = self.geometry.cross(Z) if measured is None else measured
         return self._sparse(Z, measured) if issparse(measured) else self._dense(Z, measured)
 
     def _dense(self, Z: Array, measured: Array) -> Rows:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _resolve, neighbors
 from .distances import Metric
-from .sources import Threads
+from .runners import Threads
 
 Array = NDArray[Any]
 

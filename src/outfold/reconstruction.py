@@ -24,7 +24,8 @@ from .exceptions import OutfoldWarning
 from .landmarks import Anchors, along_the_tree
 from .neighbors import Lists
 from .normalizations import Operator, Rows
-from .sources import Threads, row_blocks
+from .runners import Threads, row_blocks
+from .sources import Source
 from .trust import Nearness
 
 Array = NDArray[Any]
@@ -125,7 +126,7 @@ class Reconstruction:
     given: ClassVar[bool] = False
     merges_copies: ClassVar[bool] = True
 
-    def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
+    def pose(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
         n = len(anchors.measure)
         if self.k <= needed:
             raise ValueError(
@@ -155,7 +156,7 @@ class Reconstruction:
                     f"The largest of {parts.count} components holds {len(inside)} of {n} distinct points: too few to "
                     "embed. Raise n_neighbors."
                 )
-            return replace(self, components="warn").pose(X, anchors.at(inside), measure, needed, runner)
+            return replace(self, components="warn").pose(rows, anchors.at(inside), measure, needed, runner)
         nearness, reference = Nearness.of(lists.squared[lists.ptr[:-1]], anchors.measure)
         operator = replace(_operator(W, anchors.measure), parts=parts, runner=runner)
         self._warn_if_slow(operator)

@@ -11,24 +11,34 @@ known. The fit is two passes over row blocks, one for p_X, one for G; a row is a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from . import components, graphs, neighbors, selection
-from ._problem import Problem
+from . import _compiled, components, graphs, neighbors, selection
+from ._problem import Kept, Problem
+from .checkpoints import Checkpoint
 from .graphs import AllPairs, DenseGraph, Either, SearchSurvey, kth
 from .landmarks import Anchors, along_the_tree
+from .neighbors import Lists
 from .normalizations import MarkovRule, Operator, links, not_rounding, scale_both_sides
-from .sources import BLOCK_ENTRIES, Threads, row_blocks
+from .runners import Threads, block_rows, row_blocks
+from .sources import InMemory, Source
 from .trust import LOG_FLOOR, Reference
 
 Array = NDArray[Any]
 
 TINY = np.finfo(float).tiny
+SAMPLED_ROWS = 1_000_000  # training rows from which the typical mass is read
+GRAM_ROWS = 2048  # of a sparse product at a time
+CHUNK_ENTRY_BYTES = 28  # what an entry of a chunk takes at the most: column and weight, and both once more, turned
+CHUNK_SHARE = 0.5  # of the memory
 
 
 @dataclass(frozen=True)
@@ -46,11 +56,15 @@ class NearestLandmarks:
     def row_entries(self) -> int:
         return neighbors.row_entries(self.search)
 
-    def cross(self, Z: Array) -> csr_array:
-        lists = self.search.closest(np.clip(Z, -1e150, 1e150), self.k, Threads(1))
+    def lists(self, Z: Array, runner: Threads) -> Lists:
+        lists = self.search.closest(np.clip(Z, -1e150, 1e150), self.k, runner)
         if len(lists.index) > self.k * len(Z):
             last = kth(lists, np.ones(len(self.anchors)), self.k)
             lists = lists.kept(lists.squared <= np.repeat(last, np.diff(lists.ptr)))
+        return lists
+
+    def cross(self, Z: Array) -> csr_array:
+        lists = self.lists(Z, Threads(1))
         return csr_array((lists.squared, lists.index, lists.ptr), shape=(len(Z), len(self.anchors)))
 
     def nearest(self, Z: Array) -> Array:
@@ -100,10 +114,13 @@ class LandmarkDiffusion:
     kernel: Any
     alpha: float
     normalization: LandmarkMarkov
+    memory: float = np.inf  # bytes the fit may use
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     given: ClassVar[bool] = False
     merges_copies: ClassVar[bool] = False
+    streams: ClassVar[bool] = True
 
-    def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
+    def pose(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
         chosen = isinstance(self.edges, Either)
         edges = self.edges.settled(len(anchors.points)) if chosen else self.edges
         anchors = along_the_tree(anchors, self.metric)
@@ -121,10 +138,11 @@ class LandmarkDiffusion:
         )
         exact = survey.exact
         del survey
-        passes = Passes(X, measure, geometry, kernel, runner)
-        seen, log_mass, degree = passes.first()
+        walk = Near if isinstance(geometry, NearestLandmarks) else Dense
+        passes = walk(rows, measure, geometry, kernel, runner, self.memory, self.checkpoint)
+        seen, reference, degree = passes.first()
         if not (seen > 0).all():  # landmarks that no row sees
-            return self.pose(X, anchors.at(np.flatnonzero(seen > 0)), measure, needed, runner)
+            return self.pose(rows, anchors.at(np.flatnonzero(seen > 0)), measure, needed, runner)
         operator = passes.second(seen, passes.correction(seen, self.alpha))
         return Problem(
             anchors,
@@ -132,11 +150,12 @@ class LandmarkDiffusion:
             self.normalization,
             geometry,
             kernel,
-            Reference.of(log_mass, log_mass, measure),
+            reference,
             columns=None,
             edges=("auto: " if chosen else "") + self._told(edges) + ("" if exact else ", found approximately"),
             degree=degree,
             bandwidth=kernel.bandwidth,
+            kept=passes.kept,
         )
 
     @staticmethod
@@ -159,31 +178,67 @@ class LandmarkDiffusion:
         return found
 
 
-@dataclass(frozen=True)
-class Passes:
+class Passes(ABC):
     """Two walks over the rows; sums are taken block by block in order, so threads do not change them."""
 
-    X: Array
-    measure: Array
-    geometry: Any
-    kernel: Any
-    runner: Threads
+    def __init__(
+        self,
+        rows: Source,
+        measure: Array,
+        geometry: Any,
+        kernel: Any,
+        runner: Threads,
+        memory: float,
+        checkpoint: Checkpoint,
+    ) -> None:
+        self.rows, self.measure, self.runner = rows, measure, runner
+        self.geometry, self.kernel = geometry, kernel
+        self.memory, self.checkpoint = memory, checkpoint
+        self.kept: Kept | None = None  # what the rows see, if it fits in memory
 
-    def first(self) -> tuple[Array, Array, float]:
-        """p_X, the mass of rows each landmark sees; each row's log mass; entries a row."""
-        seen, entries = np.zeros(len(self.geometry.anchors)), 0
-        log_mass = np.empty(len(self.X))
+    @abstractmethod
+    def _step(self, gram: bool) -> int:
+        """Rows of a block."""
 
-        def look(block: slice) -> tuple[Array, int]:
-            W = self._affinities(self.X[block])
-            with np.errstate(divide="ignore"):
-                log_mass[block] = np.log(W.sum(axis=1))
-            return W.T @ self.measure[block], W.nnz if issparse(W) else W.size
+    @abstractmethod
+    def _walk(self, look: Any, step: int, start: int, title: str) -> Iterator[tuple[slice, Any]]:
+        """Blocks from ``start`` on with what ``look`` finds there, in order."""
 
-        for sums, size in self._walk(look, self.geometry.row_entries, "first pass"):
-            seen += sums
-            entries += size
-        return seen, np.maximum(log_mass, LOG_FLOOR), entries / len(self.X)
+    @abstractmethod
+    def _look_first(self, block: slice, *seen: Any) -> tuple[Array, Array, int]:
+        """Sums for each landmark, log mass of each row, number of entries."""
+
+    @abstractmethod
+    def _look_second(self, gain: Array, block: slice, *seen: Any) -> Any:
+        """W' diag(m / d) W of a block."""
+
+    @abstractmethod
+    def _restored_gram(self, state: dict[str, Array], count: int) -> Any:
+        """The sum so far."""
+
+    @abstractmethod
+    def _added(self, G: Any, part: Any) -> Any:
+        """The sum with one more block."""
+
+    def first(self) -> tuple[Array, Reference, float]:
+        """p_X, the mass of rows each landmark sees; what rows see; entries a row."""
+        step, every = self._step(gram=False), 1 + len(self.rows) // SAMPLED_ROWS
+        state = self._restored("first pass") or {
+            "seen": np.zeros(len(self.geometry.anchors)),
+            "log_mass": np.empty(0),
+            "totals": np.array([0.0, np.inf]),  # entries, least log mass
+            "next": np.array(0),
+            "landmarks": np.array(len(self.geometry.anchors)),
+        }
+        for block, (sums, log_mass, entries) in self._walk(self._look_first, step, int(state["next"]), "first pass"):
+            state["seen"] += sums
+            state["totals"] = np.array([state["totals"][0] + entries, min(state["totals"][1], log_mass.min())])
+            state["log_mass"] = np.append(state["log_mass"], log_mass[-block.start % every :: every])
+            state["next"] = np.array(block.stop)
+            self.checkpoint.keep("first pass", state, done=block.stop == len(self.rows))
+        entries, least = state["totals"]
+        reference = Reference.of(state["log_mass"], np.array([least]), self.measure[::every])
+        return state["seen"], reference, float(entries) / len(self.rows)
 
     def correction(self, seen: Array, alpha: float) -> Array:
         """omega: what undoes the density of rows and of landmarks."""
@@ -198,31 +253,30 @@ class Passes:
     def second(self, seen: Array, omega: Array) -> Operator:
         """The operator G: its top eigenvector is c = sqrt(omega) p_X."""
         count, gain, root = len(seen), omega * seen, np.sqrt(omega)
-        sparse = isinstance(self.geometry, NearestLandmarks)
-        G: Any = csr_array((count, count)) if sparse else np.zeros((count, count))
-
-        def look(block: slice) -> Any:
-            W = self._affinities(self.X[block])
-            d = W @ gain
-            weight = np.sqrt(np.where(d > 0, self.measure[block] / np.maximum(d, TINY), 0.0))  # sees no landmark: none
-            if not sparse:
-                W *= weight[:, None]
-                return W.T @ W
-            W.data *= np.repeat(weight, np.diff(W.indptr))
-            return csr_array(W.T @ W)
-
-        for part in self._walk(
-            look, self.geometry.row_entries if sparse else 1 + BLOCK_ENTRIES // (2 * count), "second pass"
+        state = self._restored("second pass") or {"next": np.array(0)}
+        G = self._restored_gram(state, count)
+        for block, part in self._walk(
+            partial(self._look_second, gain),
+            self._step(gram=True),
+            int(state["next"]),
+            "second pass",
         ):
-            G = G + part if sparse else np.add(G, part, out=G)
-        if sparse:
-            G = csr_array((G + G.T) / 2)
-            G.sort_indices()
+            G = self._added(G, part)
+            self.checkpoint.keep(
+                "second pass",
+                lambda at=block.stop, so_far=G: _gram_state(so_far, at),
+                done=block.stop == len(self.rows),
+            )
         scale_both_sides(G, root)
         stationary = np.square(root * seen)
         stationary /= stationary.sum()
         parts = components.find(links(G), stationary)
         return Operator("markov", G, 1.0, 2.0, np.ones(count), stationary, parts, gain, seen)
+
+    def _restored(self, stage: str) -> dict[str, Array] | None:
+        """The state of a pass over these landmarks (before those that nothing sees are left out there are more)."""
+        state = self.checkpoint.restored(stage)
+        return state if state is not None and state["landmarks"] == len(self.geometry.anchors) else None
 
     def _affinities(self, Z: Array) -> Any:
         measured = self.geometry.cross(np.ascontiguousarray(Z))
@@ -231,5 +285,114 @@ class Passes:
             return measured
         return self.kernel.affinity(measured)
 
-    def _walk(self, look: Any, width: int, title: str) -> Any:
-        return self.runner.map(look, row_blocks(len(self.X), width), title)
+    @staticmethod
+    def _log_mass(mass: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.maximum(np.log(mass), LOG_FLOOR)
+
+
+class Dense(Passes):
+    """Every row sees every landmark; blocks of rows on several threads."""
+
+    def _step(self, gram: bool) -> int:
+        count = len(self.geometry.anchors)
+        return max(block_rows(self.geometry.row_entries), 2 * count if gram else 0)
+
+    def _walk(self, look: Any, step: int, start: int, title: str) -> Iterator[tuple[slice, Any]]:
+        blocks = ((block, (block, points)) for block, points in self.rows.blocks(step, start))
+        yield from self.runner.over(lambda block, points: (block, look(block, points)), blocks, title, len(self.rows))
+
+    def _look_first(self, block: slice, points: Array) -> tuple[Array, Array, int]:
+        W = self._affinities(points)
+        return W.T @ self.measure[block], self._log_mass(W.sum(axis=1)), W.size
+
+    def _look_second(self, gain: Array, block: slice, points: Array) -> Array:
+        W = self._affinities(points)
+        d = W @ gain
+        W *= np.sqrt(np.where(d > 0, self.measure[block] / np.maximum(d, TINY), 0.0))[:, None]  # sees no landmark: none
+        return W.T @ W
+
+    def _restored_gram(self, state: dict[str, Array], count: int) -> Array:
+        return state["data"].copy() if "data" in state else np.zeros((count, count))
+
+    def _added(self, G: Array, part: Array) -> Array:
+        return np.add(G, part, out=G)
+
+
+class Near(Passes):
+    """Every row sees its nearest landmarks; chunks as large as memory allows, one after another.
+
+    In a chunk rows that see the same landmarks are next to each other, so products stay in the cache.
+    """
+
+    def _step(self, gram: bool) -> int:
+        row = CHUNK_ENTRY_BYTES * self.geometry.k + 3 * 8 * self.rows.shape[1]
+        return min(len(self.rows), max(1 << 14, int(CHUNK_SHARE * self.memory / row)))
+
+    def _walk(self, look: Any, step: int, start: int, title: str) -> Iterator[tuple[slice, Any]]:
+        quiet = replace(self.runner, verbose=False)
+        with self.runner.bar(title, len(self.rows)) as bar:
+            bar.update(start)
+            for block, points in self.rows.blocks(step, start):
+                kept = self.kept or self._kept(points, bar, quiet)
+                if step == len(self.rows) and isinstance(self.rows, InMemory):
+                    self.kept = kept
+                yield block, look(block, points[kept.order], kept)
+
+    def _kept(self, points: Array, bar: Any, runner: Threads) -> Kept:
+        order = self.geometry.search.arranged(points, runner)
+        counts, index, total = np.empty(len(points), np.int64), np.empty(len(points) * self.geometry.k, np.int32), 0
+        for part in row_blocks(len(points), 8):
+            lists = self.geometry.lists(points[order[part]], runner)
+            counts[part] = np.diff(lists.ptr)
+            if total + len(lists.index) > len(index):
+                index = np.append(index, np.empty(len(index), np.int32))
+            index[total : total + len(lists.index)] = lists.index
+            total += len(lists.index)
+            bar.update(part.stop - part.start)
+        return Kept(order, np.append(0, np.cumsum(counts)), index[:total])
+
+    def _weights(self, points: Array, kept: Kept) -> Array:
+        distances = self.geometry.search.distances
+        W = neighbors.measured(distances, points, kept.ptr, kept.index, self.runner).squared
+        self.runner.run(lambda part: self.kernel.affinity(W[part]), row_blocks(len(W), 4))
+        return W
+
+    def _look_first(self, block: slice, points: Array, kept: Kept) -> tuple[Array, Array, int]:
+        W = self._weights(points, kept)
+        sums, mass = np.zeros(len(self.geometry.anchors)), np.empty(len(kept.order))
+        _compiled.sums_both_ways(kept.ptr, kept.index, W, self.measure[block][kept.order], sums, mass)
+        log_mass = np.empty(len(mass))
+        log_mass[kept.order] = self._log_mass(mass)
+        return sums, log_mass, len(W)
+
+    def _look_second(self, gain: Array, block: slice, points: Array, kept: Kept) -> csr_array:
+        W = self._weights(points, kept)
+        measure = self.measure[block][kept.order]
+        self.runner.run(
+            lambda part: _compiled.over_root_degrees(kept.ptr, kept.index, W, gain, measure, part.start, part.stop),
+            row_blocks(len(kept.order), 64),
+        )
+        return gram(kept.ptr, kept.index, W, len(self.geometry.anchors), replace(self.runner, verbose=False))
+
+    def _restored_gram(self, state: dict[str, Array], count: int) -> Any:
+        return csr_array((state["data"], state["indices"], state["indptr"]), (count,) * 2) if "data" in state else None
+
+    def _added(self, G: Any, part: csr_array) -> csr_array:
+        return part if G is None else csr_array(G + part)
+
+
+def gram(ptr: Array, index: Array, data: Array, columns: int, runner: Threads) -> csr_array:
+    """W'W of a CSR matrix, rows of it on several threads; symmetric to the last bit, columns in order."""
+    back = _compiled.turned(ptr, index, data, columns)
+    blocks = [slice(a, min(a + GRAM_ROWS, columns)) for a in range(0, columns, GRAM_ROWS)]
+    found = list(
+        runner.map(lambda b: _compiled.gram_rows(*back, ptr, index, data, b.start, b.stop), blocks, "products")
+    )
+    counts, indices, values = (np.concatenate([part[at] for part in found]) for at in range(3))
+    return csr_array((values, indices, np.append(0, np.cumsum(counts))), shape=(columns, columns))
+
+
+def _gram_state(G: Any, done: int) -> dict[str, Array]:
+    state = {"data": G.data, "indices": G.indices, "indptr": G.indptr} if issparse(G) else {"data": G}
+    return {"next": np.array(done), "landmarks": np.array(G.shape[0]), **state}

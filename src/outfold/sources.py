@@ -1,101 +1,297 @@
-"""Where rows come from and who walks them: row blocks, and the thread pool that maps over them.
+"""Where rows come from: an array, a memmap, files, or anything that yields blocks of rows.
 
-Blocks depend on the shape of the problem only, never on the number of threads, so a result does
-not depend on ``n_jobs``.
+A source has a shape and gives its rows in blocks of any size, in order, as checked float64 arrays; what does not fit in
+memory is read again for every walk.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+import hashlib
+import mmap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+import numpy as np
+from numpy.typing import NDArray
 
-BLOCK_ENTRIES = 1 << 20  # 8 MB of float64 a block: large enough for BLAS, small enough for the cache
+from .runners import free_memory
 
+Array = NDArray[Any]
 
-def available_cores() -> int:
-    """Cores this process may run on (affinity respected where the system tells)."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def free_memory() -> float:
-    """Bytes of memory that can be had without swapping, infinity where the system does not tell."""
-    try:
-        with open("/proc/meminfo") as file:
-            return 1024.0 * next(int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return float("inf")
+PIECE_BYTES = 1 << 23  # of a file read at a time
+SAMPLE = 256  # rows that tell two data sets apart
 
 
-def row_blocks(rows: int, width: int) -> list[slice]:
-    """Cut ``rows`` rows of ``width`` entries into blocks of about ``BLOCK_ENTRIES`` entries."""
-    step = max(16, BLOCK_ENTRIES // max(1, width))
-    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+class Source:
+    """Rows and features; a kind of source defines ``shape`` and ``pieces``."""
+
+    names: list[str] | None = None  # of the features
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        raise AssertionError("a source has a shape")
+
+    def pieces(self) -> Iterator[Array]:
+        """Consecutive rows, any number at a time."""
+        raise AssertionError("a source gives its rows")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def blocks(self, rows: int, start: int = 0) -> Iterator[tuple[slice, Array]]:
+        """Blocks of so many rows (the last has what is left), from the block that begins at ``start`` on."""
+        at, seen, held = start, 0, np.empty((0, self.shape[1]))
+        for piece in self.pieces():
+            before, seen = seen, seen + len(piece)
+            if seen <= at:
+                continue
+            part = np.asarray(piece, dtype=float)[max(0, at - before) :] if not len(held) else np.asarray(piece, float)
+            held = np.vstack([held, part]) if len(held) else part
+            while len(held) >= rows:
+                yield self._checked(slice(at, at + rows), held[:rows])
+                at, held = at + rows, held[rows:]
+        if len(held):
+            yield self._checked(slice(at, at + len(held)), held)
+            at += len(held)
+        if at != len(self):
+            raise ValueError(f"{self} gave {at} rows, after {len(self)} the time before. Did it change on the way?")
+
+    def take(self, index: Array) -> Array:
+        """Some rows, by increasing index."""
+        out = np.empty((len(index), self.shape[1]))
+        for block, rows in self.blocks(1 << 16):
+            a, b = np.searchsorted(index, [block.start, block.stop])
+            out[a:b] = rows[index[a:b] - block.start]
+        return out
+
+    def array(self) -> Array:
+        """All rows, if they fit in memory."""
+        needed, free = 8.0 * self.shape[0] * self.shape[1], free_memory()
+        if needed > free:
+            raise MemoryError(
+                f"{self} needs {needed / 1e9:.1f} GB in memory, and {free / 1e9:.1f} GB are free. Roseland, or "
+                "landmarks=5000 with another method, goes through it block by block."
+            )
+        return np.concatenate([rows for _, rows in self.blocks(1 << 16)])
+
+    def fingerprint(self) -> str:
+        """What tells this data from other data: shape and a sample of the rows."""
+        index = np.unique(np.linspace(0, len(self) - 1, SAMPLE).astype(int))
+        return hashlib.sha256(repr(self.shape).encode() + self.take(index).tobytes()).hexdigest()
+
+    def _checked(self, block: slice, rows: Array) -> tuple[slice, Array]:
+        rows = np.ascontiguousarray(rows, dtype=float)
+        if not np.isfinite(rows.sum()) and not np.isfinite(rows).all():
+            bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+            raise ValueError(
+                f"Input contains NaN or infinity: {len(bad)} of rows {block.start} to {block.stop - 1} of {self}, the "
+                f"first is row {block.start + bad[0]}. Drop or fill them first."
+            )
+        return block, rows
+
+    def __str__(self) -> str:
+        return f"the data ({self.shape[0]} x {self.shape[1]})"
 
 
 @dataclass(frozen=True)
-class Threads:
-    """Run a function over row blocks on ``n_jobs`` threads (None: every core), in order.
+class InMemory(Source):
+    """An array that is here already, checked by whoever brought it."""
 
-    While blocks run in parallel BLAS gets one thread each, so the cores are not fought over.
-    """
-
-    n_jobs: int | None = None
-    verbose: bool = False
+    values: Array
 
     @property
-    def workers(self) -> int:
-        cores = available_cores()
-        if self.n_jobs is None:
-            return cores
-        return max(1, cores + 1 + self.n_jobs) if self.n_jobs < 0 else self.n_jobs
+    def shape(self) -> tuple[int, int]:
+        return self.values.shape[0], self.values.shape[1]
 
-    def run(self, function: Callable[[slice], Any], blocks: list[slice]) -> None:
-        """Call ``function(block)`` for every block: for compiled loops, which leave BLAS alone."""
-        if len(blocks) == 1 or self.workers == 1:
-            for block in blocks:
-                function(block)
-            return
-        with ThreadPoolExecutor(self.workers) as pool:
-            list(pool.map(function, blocks))
+    def blocks(self, rows: int, start: int = 0) -> Iterator[tuple[slice, Array]]:
+        for at in range(start, len(self.values), rows):
+            block = slice(at, min(at + rows, len(self.values)))
+            yield block, self.values[block]
 
-    def map(self, function: Callable[[slice], Any], blocks: list[slice], title: str) -> Iterator[Any]:
-        """Yield ``function(block)`` for every block, in order."""
-        if len(blocks) == 1:  # no pool, no BLAS bookkeeping: a single row stays fast
-            yield function(blocks[0])
-            return
-        with (
-            self._bar(blocks, title) as bar,
-            threadpool_limits(1),
-            ThreadPoolExecutor(self.workers) as pool,
-        ):
-            for block, result in zip(blocks, pool.map(function, blocks)):
-                bar.update(block.stop - block.start)
-                yield result
+    def take(self, index: Array) -> Array:
+        return self.values[index]
 
-    def ticker(self, title: str, unit: str) -> Any:
-        """A bar of unknown length for iterations."""
-        from tqdm import tqdm
+    def array(self) -> Array:
+        return self.values
 
-        return tqdm(desc=title, unit=unit, delay=2, disable=not self.verbose)
 
-    @contextmanager
-    def blas(self) -> Iterator[None]:
-        """Limit BLAS to our thread count inside (does nothing for ``n_jobs=None``)."""
-        if self.n_jobs is None:
-            yield
-        else:
-            with threadpool_limits(self.workers):
-                yield
+@dataclass(frozen=True)
+class Sliced(Source):
+    """Something on disk that gives rows by slices: a memmap, an HDF5 data set, a Zarr array."""
 
-    def _bar(self, blocks: list[slice], title: str) -> Any:
-        from tqdm import tqdm
+    values: Any
+    told: str
 
-        return tqdm(total=blocks[-1].stop, desc=title, unit="row", unit_scale=True, delay=2, disable=not self.verbose)
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.values.shape[0], self.values.shape[1]
+
+    def pieces(self) -> Iterator[Array]:
+        step = max(1, PIECE_BYTES // (8 * max(1, self.shape[1])))
+        for at in range(0, len(self), step):
+            yield self._read(slice(at, at + step))
+
+    def blocks(self, rows: int, start: int = 0) -> Iterator[tuple[slice, Array]]:
+        for at in range(start, len(self), rows):
+            block = slice(at, min(at + rows, len(self)))
+            yield self._checked(block, self._read(block))
+
+    def take(self, index: Array) -> Array:
+        if not isinstance(self.values, np.memmap):
+            return super().take(index)
+        rows = np.array(self.values[index], dtype=float)
+        self._forget()
+        self._checked(slice(0, len(self)), rows)
+        return rows
+
+    def _read(self, block: slice) -> Array:
+        rows = np.array(self.values[block], dtype=float, order="C")
+        self._forget()
+        return rows
+
+    def _forget(self) -> None:
+        """Give pages of a mapped file back: they count as ours, and the system keeps them if it can."""
+        mapped = getattr(self.values, "_mmap", None)
+        if mapped is not None and self.values.mode in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+    def __str__(self) -> str:
+        return f"{self.told} ({self.shape[0]} x {self.shape[1]})"
+
+
+@dataclass(frozen=True)
+class Joined(Source):
+    """Sources one after another."""
+
+    parts: tuple[Source, ...]
+
+    def __post_init__(self) -> None:
+        widths = sorted({part.shape[1] for part in self.parts})
+        if len(widths) != 1:
+            raise ValueError(f"The {len(self.parts)} files have {widths[0]} to {widths[-1]} columns; they must agree.")
+
+    @property
+    def names(self) -> list[str] | None:  # type: ignore[override]
+        return self.parts[0].names
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return sum(len(part) for part in self.parts), self.parts[0].shape[1]
+
+    def pieces(self) -> Iterator[Array]:
+        for part in self.parts:
+            yield from part.pieces()
+
+    def __str__(self) -> str:
+        return f"{len(self.parts)} files ({self.shape[0]} x {self.shape[1]})"
+
+
+@dataclass(frozen=True)
+class Parquet(Source):
+    """A Parquet file, group by group; every column must be numeric."""
+
+    path: Path
+
+    @cached_property
+    def _file(self) -> Any:
+        return _pyarrow("parquet").ParquetFile(self.path)
+
+    @property
+    def names(self) -> list[str]:  # type: ignore[override]
+        return list(self._file.schema_arrow.names)
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        types = _pyarrow("types")
+        schema = self._file.schema_arrow
+        other = [f.name for f in schema if not (types.is_integer(f.type) or types.is_floating(f.type))]
+        if other:
+            raise ValueError(
+                f"{self.path.name} has {len(other)} columns that are not numbers (the first is {other[0]!r}). Write it "
+                "without them, or pass the rest as an array."
+            )
+        return self._file.metadata.num_rows, len(schema.names)
+
+    def pieces(self) -> Iterator[Array]:
+        step = max(1, PIECE_BYTES // (8 * max(1, self.shape[1])))
+        for batch in self._file.iter_batches(batch_size=step):
+            yield np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns]).astype(float)
+
+    def __str__(self) -> str:
+        return f"{self.path.name} ({self.shape[0]} x {self.shape[1]})"
+
+
+@dataclass(frozen=True)
+class Blocks(Source):
+    """A function that gives an iterable of row blocks, the same ones every time it is called."""
+
+    factory: Callable[[], Iterable[Any]]
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        rows, features = 0, 0
+        for piece in self.pieces():
+            if rows and piece.shape[1] != features:
+                raise ValueError(f"The blocks have {features} columns first and {piece.shape[1]} after {rows} rows.")
+            rows, features = rows + piece.shape[0], piece.shape[1]
+        return rows, features
+
+    def pieces(self) -> Iterator[Array]:
+        for piece in self.factory():
+            block = np.asarray(piece)
+            if block.ndim != 2:
+                raise ValueError(f"A block of rows must be two-dimensional, got shape {block.shape}.")
+            yield block
+
+
+def opened(X: Any) -> Source | None:
+    """A source for what is on disk or comes in blocks; None for what is an array, or can be made one."""
+    if isinstance(X, Source):
+        return X
+    if isinstance(X, str | Path):
+        return _file(Path(X))
+    if isinstance(X, Sequence) and len(X) and all(isinstance(part, str | Path) for part in X):
+        return Joined(tuple(_file(Path(part)) for part in X))
+    if isinstance(X, np.memmap) and X.ndim == 2:
+        return Sliced(X, "the memmap")
+    if type(X).__module__.split(".")[0] in ("h5py", "zarr") and len(getattr(X, "shape", ())) == 2:
+        return Sliced(X, f"the {type(X).__module__.split('.')[0]} array")
+    return Blocks(X) if callable(X) and not hasattr(X, "__array__") else None
+
+
+def _file(path: Path) -> Source:
+    if not path.exists():
+        raise FileNotFoundError(f"There is no {path}.")
+    if path.suffix == ".npy":
+        values = np.load(path, mmap_mode="r")
+        if values.ndim != 2:
+            raise ValueError(f"{path.name} has shape {values.shape}; rows and columns are needed.")
+        return Sliced(values, path.name)
+    if path.suffix == ".zarr":
+        found = extra("zarr", "io").open(str(path), mode="r")
+        if len(getattr(found, "shape", ())) != 2:
+            raise ValueError(f"{path.name} must hold one array of rows and columns.")
+        return Sliced(found, path.name)
+    if path.is_dir() and sorted(path.glob("*.parquet")):
+        return Joined(tuple(Parquet(part) for part in sorted(path.glob("*.parquet"))))
+    if path.suffix == ".parquet":
+        return Parquet(path)
+    raise ValueError(f"{path.name} is none of .npy, .parquet (or a folder of them) and .zarr.")
+
+
+def extra(module: str, name: str) -> Any:
+    """A module of an extra, or how to install it."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.split(".")[0]
+        raise ImportError(f'This needs {package}: pip install "outfold[{name}]".') from error
+
+
+def _pyarrow(module: str) -> Any:
+    return extra(f"pyarrow.{module}", "io")

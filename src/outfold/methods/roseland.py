@@ -37,6 +37,12 @@ class Roseland(SpectralEstimator):
     metric : name, callable or Metric
         Any of scikit-learn's.
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
+    memory : "auto", int or str
+        How much the fit may take, in bytes or as "4GB"; "auto" is 70 % of what is free. More means fewer searches;
+        a fit that cannot do with it is refused.
+    checkpoint : None, folder or ``Checkpoint`` of :mod:`outfold.checkpoints`
+        Where to keep what the passes have so far. The same fit, begun again after it was killed, goes on from
+        there and ends bitwise the same.
     random_state : int, RandomState or None
         Seeds the choice of landmarks; nothing else is random.
     n_jobs : int or None
@@ -64,6 +70,8 @@ class Roseland(SpectralEstimator):
         n_neighbors: Any = "auto",
         metric: Any = "euclidean",
         solver: Any = "auto",
+        memory: Any = "auto",
+        checkpoint: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -76,6 +84,8 @@ class Roseland(SpectralEstimator):
         self.n_neighbors = n_neighbors
         self.metric = metric
         self.solver = solver
+        self.memory = memory
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -87,7 +97,13 @@ class Roseland(SpectralEstimator):
             raise ValueError("landmarks=None: Roseland needs landmarks; pass 'auto', a count, a fraction or points.")
         return Recipe(
             method=type(self).__name__,
-            view=LandmarkDiffusion(**_resolve.landmark_stages(self), alpha=alpha, normalization=normalization),
+            view=LandmarkDiffusion(
+                **_resolve.landmark_stages(self),
+                alpha=alpha,
+                normalization=normalization,
+                memory=_resolve.memory(self.memory),
+                checkpoint=_resolve.checkpoint(self.checkpoint),
+            ),
             wanted=_resolve.wanted(self.n_components),
             landmarks=_resolve.landmark_choice(self.landmarks),
             solver=_resolve.solver(self.solver),

@@ -1,0 +1,82 @@
+"""What a long fit has so far, kept in a folder, so that one that was killed goes on where it was and ends the same."""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .sinks import replacing
+
+Array = NDArray[Any]
+
+
+class Checkpoint:
+    """A folder with the state of each pass, written every so many seconds; None keeps nothing.
+
+    A state is whole or not there. Writing never takes more than a tenth of the time.
+    """
+
+    def __init__(self, folder: Any = None, seconds: float = 10.0) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self.seconds = seconds
+        self._key = ""
+        self._written, self._cost = time.monotonic(), 0.0
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({None if self.folder is None else str(self.folder)!r}, seconds={self.seconds})"
+
+    def begin(self, key: str, seed: int) -> int:
+        """Take up the fit that ``key`` describes, or begin it: the seed it began with."""
+        if self.folder is None:
+            return seed
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._key = key
+        found = self.restored("fit")
+        if found is None:
+            self.keep("fit", {"seed": np.array(seed)}, done=True)
+            return seed
+        return int(found["seed"])
+
+    def restored(self, stage: str) -> dict[str, Array] | None:
+        """The state of a stage, if there is one."""
+        path = self._path(stage)
+        if path is None or not path.exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                state = {name: stored[name] for name in stored.files}
+        except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+            raise ValueError(f"The checkpoint {path} cannot be read ({error}). Remove it to begin again.") from error
+        if str(state.pop("key")) != self._key:
+            raise ValueError(
+                f"checkpoint={str(self.folder)!r} holds a fit of other data or with other parameters. Pass another "
+                "folder, or remove its files to begin again."
+            )
+        return state
+
+    def keep(self, stage: str, state: Any, *, done: bool) -> None:
+        """Write the state (or what a function gives as the state) of a stage, if it is time to or the stage is done."""
+        path = self._path(stage)
+        waited = time.monotonic() - self._written
+        if path is None or not (done or waited >= max(self.seconds, 10 * self._cost)):
+            return
+        began = time.monotonic()
+        with replacing(path) as beside, open(beside, "wb") as file:
+            np.savez(file, key=np.array(self._key), **(state() if callable(state) else state))
+        self._written = time.monotonic()
+        self._cost = self._written - began
+
+    def finish(self) -> None:
+        """The fit is done: nothing needs to be kept."""
+        for stage in ("fit", "first pass", "second pass"):
+            path = self._path(stage)
+            if path is not None:
+                path.unlink(missing_ok=True)
+
+    def _path(self, stage: str) -> Path | None:
+        return None if self.folder is None else self.folder / f"{stage.replace(' ', '-')}.npz"
