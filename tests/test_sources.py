@@ -212,9 +212,7 @@ def test_far_rows_of_a_source_are_answered_alike(model, tmp_path):
         model.transform(path, on_far="raise", out=tmp_path / "never.npy")
     assert not (tmp_path / "never.npy").exists()
     assert np.isnan(model.transform(path, on_far="nan")[650]).all()
-    np.testing.assert_array_equal(
-        model.transform(path, on_far="nearest"), model.transform(rows, on_far="nearest")
-    )
+    np.testing.assert_array_equal(model.transform(path, on_far="nearest"), model.transform(rows, on_far="nearest"))
 
 
 def test_a_wrong_target_is_refused(model, tmp_path):
@@ -227,9 +225,14 @@ def test_a_wrong_target_is_refused(model, tmp_path):
 def test_a_write_that_fails_leaves_what_was_there(tmp_path):
     path = tmp_path / "out.npy"
     path.write_text("old")
-    with pytest.raises(OSError, match="nothing was put in its place"), replacing(path) as beside:
-        beside.write_text("half")
-        raise OSError(28, "No space left on device")
+
+    def write():
+        with replacing(path) as beside:
+            beside.write_text("half")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="nothing was put in its place"):
+        write()
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["out.npy"]
 

@@ -25,6 +25,7 @@ from .trust import Trust
 Array = NDArray[Any]
 
 STREAMED_ROWS = 1 << 17  # embedded at a time
+BESIDE = {"checkpoint", "n_jobs", "verbose"}  # parameters that do not change what is fitted
 
 
 class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -72,12 +73,17 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         checkpoint = getattr(recipe.view, "checkpoint", Checkpoint())
         if checkpoint.folder is not None:
-            weights = b"" if sample_weight is None else measure.tobytes()
-            key = f"{self!r} {rows.fingerprint()} {hashlib.sha256(weights).hexdigest()}"
-            seed = checkpoint.begin(hashlib.sha256(key.encode()).hexdigest(), seed)
+            seed = checkpoint.begin(self._key(rows, sample_weight), seed)
         found = _engine.fit(rows, recipe, measure, np.random.default_rng(seed), runner)
         self._adopt(found, dtype)
         checkpoint.finish()
+
+    def _key(self, rows: Source, sample_weight: Any) -> str:
+        """What tells this fit from others: parameters, data and weights."""
+        told = {name: value for name, value in self.get_params().items() if name not in BESIDE}
+        told.update(kind=type(self).__name__, data=rows.fingerprint(), sample_weight=sample_weight)
+        parts = (v.tobytes() if isinstance(v, np.ndarray) else repr(v).encode() for _, v in sorted(told.items()))
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
     def _rows(self, X: Any, recipe: _engine.Recipe) -> tuple[Source, Any]:
         """The training rows, checked, and the type the embedding is to have."""

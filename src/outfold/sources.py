@@ -56,7 +56,7 @@ class Source:
         if len(held):
             yield self._checked(slice(at, at + len(held)), held)
             at += len(held)
-        if at != len(self):
+        if at != max(start, len(self)):
             raise ValueError(f"{self} gave {at} rows, after {len(self)} the time before. Did it change on the way?")
 
     def take(self, index: Array) -> Array:
