@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Roseland,
         SpectralClustering,
     )
+    from .planning import plan
 
 _HOMES = {
     "ClassicalMDS": "methods",
@@ -26,6 +27,7 @@ _HOMES = {
     "LocallyLinearEmbedding": "methods",
     "Roseland": "methods",
     "SpectralClustering": "methods",
+    "plan": "planning",
 }
 
 
@@ -50,4 +52,5 @@ __all__ = [
     "Roseland",
     "SpectralClustering",
     "__version__",
+    "plan",
 ]

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import _engine, _resolve, sinks, sources
+from . import _engine, _resolve, planning, sinks, sources
 from .checkpoints import Checkpoint
 from .exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
 from .graphs import check_table
@@ -69,6 +69,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         recipe = self._recipe()
         runner = self._runner()
         rows, dtype = self._rows(X, recipe)
+        if hasattr(recipe.view, "memory"):
+            planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
         measure = _measure(sample_weight, len(rows))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         checkpoint = getattr(recipe.view, "checkpoint", Checkpoint())

@@ -79,7 +79,7 @@ class Random:
     size: int | float
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        index = _some(measure, lambda able: _count(self.size, able), rng)
+        index = _some(measure, lambda able: count_of(self.size, able), rng)
         return Anchors(rows.take(index), index, measure[index])
 
 
@@ -87,9 +87,12 @@ class Random:
 class Enough:
     """Four times the square root of the rows, at least 500 and at most all of them, at random."""
 
+    @staticmethod
+    def count(rows: int) -> int:
+        return min(rows, max(500, int(4 * np.sqrt(rows))))
+
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        able = int((measure > 0).sum())
-        return Random(min(able, max(500, int(4 * np.sqrt(able))))).select(rows, measure, rng)
+        return Random(self.count(int(np.count_nonzero(measure)))).select(rows, measure, rng)
 
 
 @dataclass(frozen=True)
@@ -244,7 +247,7 @@ def _pool(
     """Rows to choose from, which they are, and how many to choose: all, or ``most`` times as many at random (of what is
     not in memory as many as make ``POOL_BYTES``)."""
     able = len(measure) if measure.min() > 0 else int((measure > 0).sum())
-    count = _count(size, able)
+    count = count_of(size, able)
     enough = min(able, most * count)
     if not isinstance(rows, InMemory):
         enough = min(enough, max(count, POOL_BYTES // (8 * rows.shape[1])))
@@ -252,7 +255,8 @@ def _pool(
     return np.ascontiguousarray(rows.take(index), dtype=float), index, count
 
 
-def _count(size: int | float, rows: int) -> int:
+def count_of(size: int | float, rows: int) -> int:
+    """A count or a fraction of the rows, as a count."""
     count = int(size) if isinstance(size, int | np.integer) else max(2, round(size * rows))
     if count > rows:
         raise ValueError(

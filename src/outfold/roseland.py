@@ -28,7 +28,7 @@ from .graphs import AllPairs, DenseGraph, Either, SearchSurvey, kth
 from .landmarks import Anchors, along_the_tree
 from .neighbors import Lists
 from .normalizations import MarkovRule, Operator, links, not_rounding, scale_both_sides
-from .runners import Threads, block_rows, row_blocks
+from .runners import BLOCK_ENTRIES, Threads, block_rows, row_blocks
 from .sources import InMemory, Source
 from .trust import LOG_FLOOR, Reference
 
@@ -36,9 +36,10 @@ Array = NDArray[Any]
 
 TINY = np.finfo(float).tiny
 SAMPLED_ROWS = 1_000_000  # training rows from which the typical mass is read
+SEARCHED_ROWS = 1 << 15  # at a time, on each thread
 GRAM_ROWS = 2048  # of a sparse product at a time
 CHUNK_ENTRY_BYTES = 28  # what an entry of a chunk takes at the most: column and weight, and both once more, turned
-CHUNK_SHARE = 0.5  # of the memory
+CHUNK_SHARE = 0.4  # of the memory
 
 
 @dataclass(frozen=True)
@@ -291,12 +292,16 @@ class Passes(ABC):
             return np.maximum(np.log(mass), LOG_FLOOR)
 
 
+def gram_step(landmarks: int) -> int:
+    """Rows of a dense product at a time: enough that adding it up costs little, no more than 64 MB."""
+    return max(16, min(2 * landmarks, (1 << 23) // landmarks))
+
+
 class Dense(Passes):
     """Every row sees every landmark; blocks of rows on several threads."""
 
     def _step(self, gram: bool) -> int:
-        count = len(self.geometry.anchors)
-        return max(block_rows(self.geometry.row_entries), 2 * count if gram else 0)
+        return gram_step(len(self.geometry.anchors)) if gram else block_rows(self.geometry.row_entries)
 
     def _walk(self, look: Any, step: int, start: int, title: str) -> Iterator[tuple[slice, Any]]:
         blocks = ((block, (block, points)) for block, points in self.rows.blocks(step, start))
@@ -319,6 +324,12 @@ class Dense(Passes):
         return np.add(G, part, out=G)
 
 
+def chunk_rows(rows: int, features: int, k: int, memory: float) -> int:
+    """How many rows that see k landmarks each are gone through at a time."""
+    row = CHUNK_ENTRY_BYTES * k + 3 * 8 * features
+    return int(min(rows, max(1 << 14, CHUNK_SHARE * memory / row)))
+
+
 class Near(Passes):
     """Every row sees its nearest landmarks; chunks as large as memory allows, one after another.
 
@@ -326,8 +337,7 @@ class Near(Passes):
     """
 
     def _step(self, gram: bool) -> int:
-        row = CHUNK_ENTRY_BYTES * self.geometry.k + 3 * 8 * self.rows.shape[1]
-        return min(len(self.rows), max(1 << 14, int(CHUNK_SHARE * self.memory / row)))
+        return chunk_rows(*self.rows.shape, self.geometry.k, self.memory)
 
     def _walk(self, look: Any, step: int, start: int, title: str) -> Iterator[tuple[slice, Any]]:
         quiet = replace(self.runner, verbose=False)
@@ -342,7 +352,7 @@ class Near(Passes):
     def _kept(self, points: Array, bar: Any, runner: Threads) -> Kept:
         order = self.geometry.search.arranged(points, runner)
         counts, index, total = np.empty(len(points), np.int64), np.empty(len(points) * self.geometry.k, np.int32), 0
-        for part in row_blocks(len(points), 8):
+        for part in row_blocks(len(points), BLOCK_ENTRIES // (SEARCHED_ROWS * runner.workers)):
             lists = self.geometry.lists(points[order[part]], runner)
             counts[part] = np.diff(lists.ptr)
             if total + len(lists.index) > len(index):

@@ -1,0 +1,268 @@
+"""What a fit would take, before it takes it: bytes and seconds of each stage, and what "auto" would choose.
+
+Bytes count what a fit holds at once beside the data; seconds are those of a core of 3 GHz with AVX2, divided among the
+cores. Graphs are taken to have five times as many second neighbours as neighbours, which is right for surfaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from . import roseland, sources
+from .affinities import Affinities
+from .centring import Distant, Kernels
+from .geodesics import Geodesic
+from .graphs import AllPairs, Either
+from .landmarks import Enough, Everything, Points, count_of
+from .neighbors import TREE_FEATURES
+from .reconstruction import Reconstruction
+from .roseland import LandmarkDiffusion
+from .runners import Threads, free_memory
+from .solvers import Auto
+
+FLOPS = 2.5e10  # of a product, a second on one core
+ENTRY = 4e-9  # seconds for an entry of a dense kernel: distance, exponential, sums
+VISIT = 1.2e-7  # seconds for each neighbour found by a tree
+EDGE = 2e-8  # seconds for an edge of a graph, on the way to an operator
+PRODUCT = 1.5e-9  # seconds for a term of a sparse product
+SECOND = 5  # second neighbours for each neighbour
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a fit."""
+
+    name: str
+    bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Stages, one after another, of a fit of ``method`` to data of ``shape``."""
+
+    method: str
+    shape: tuple[int, int]
+    anchors: int
+    edges: str
+    solver: str
+    memory: float  # bytes that are allowed
+    stages: tuple[Stage, ...]
+
+    @property
+    def peak(self) -> float:
+        """Bytes at the most, beside the data."""
+        return max(stage.bytes for stage in self.stages)
+
+    @property
+    def seconds(self) -> float:
+        return sum(stage.seconds for stage in self.stages)
+
+    @property
+    def fits(self) -> bool:
+        return self.peak <= self.memory
+
+    def __str__(self) -> str:
+        rows, features = self.shape
+        lines = [
+            f"{self.method} of {rows} x {features}: {self.anchors} anchors, {self.edges}, solver {self.solver}",
+            *(f"  {s.name:<12} {s.bytes / 1e6:>10,.0f} MB {s.seconds:>9.1f} s" for s in self.stages),
+            f"  {'all':<12} {self.peak / 1e6:>10,.0f} MB {self.seconds:>9.1f} s"
+            f"   of {self.memory / 1e6:,.0f} MB: {'fits' if self.fits else 'does not fit'}",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """The numbers that costs are made of."""
+
+    rows: int
+    features: int
+    anchors: int
+    components: int
+    cores: int
+    in_memory: bool
+
+
+def plan(X: Any, method: Any) -> Plan:
+    """What ``method.fit(X)`` would take; X may be the shape alone.
+
+    >>> from outfold import Roseland, plan
+    >>> found = plan((4_000_000, 3), Roseland(10, landmarks=400_000, memory="8GB"))
+    >>> found.edges, found.fits
+    ('auto: 32 nearest landmarks', True)
+    """
+    if isinstance(method, type):
+        method = method()
+    if not hasattr(method, "_recipe"):
+        raise ValueError(f"{method!r} is none of Outfold's methods: pass an estimator, such as Roseland().")
+    in_memory = sources.opened(X) is None
+    if isinstance(X, tuple) and len(X) == 2 and all(isinstance(size, int | np.integer) for size in X):
+        shape = (int(X[0]), int(X[1]))
+    else:
+        shape = tuple(np.shape(X)) if in_memory else sources.opened(X).shape  # type: ignore[union-attr]
+    if len(shape) != 2 or min(shape) < 1:
+        raise ValueError(f"A plan is for rows and features, not for shape {shape}.")
+    return of_recipe(method._recipe(), shape, method._runner(), in_memory)
+
+
+def of_recipe(recipe: Any, shape: tuple[int, int], runner: Threads, in_memory: bool) -> Plan:
+    """The plan of a recipe."""
+    anchors = _anchors(recipe.landmarks, shape[0])
+    wanted = recipe.wanted
+    components = 32 if isinstance(wanted, str) else int(np.max(wanted))
+    case = _Case(*shape, anchors, components, runner.workers, in_memory)
+    edges, solver, stages = COSTS[type(recipe.view)](case, recipe.view)
+    if in_memory or not recipe.streams:
+        held = 8.0 * shape[0] * (components + 1)
+        stages = [*stages, Stage("embedding", stages[-1].bytes * 0.3 + held, _extension(case, recipe.view, edges))]
+    memory = getattr(recipe.view, "memory", free_memory())
+    chosen = solver if isinstance(recipe.solver, Auto) else type(recipe.solver).__name__.lower()
+    return Plan(recipe.method, shape, anchors, edges, chosen, memory, tuple(stages))
+
+
+def refuse_beyond_memory(recipe: Any, shape: tuple[int, int], runner: Threads, in_memory: bool) -> None:
+    """Raise before anything is allocated, with the numbers and what would fit."""
+    found = of_recipe(recipe, shape, runner, in_memory)
+    if found.fits:
+        return
+    largest = max(found.stages, key=lambda stage: stage.bytes)
+    told = (
+        f"{found.method} with {found.anchors} landmarks ({found.edges}) needs about {found.peak / 1e9:.2f} GB for the "
+        f"{largest.name}, and memory allows {found.memory / 1e9:.2f} GB."
+    )
+    fewer = found.anchors
+    while fewer > 16:
+        fewer = int(fewer / 1.2)
+        if of_recipe(replace(recipe, landmarks=Points(np.empty((fewer, shape[1])))), shape, runner, in_memory).fits:
+            raise MemoryError(f"{told} landmarks={fewer} would fit, or memory='{found.peak * 1.1 / 1e9:.2f}GB'.")
+    raise MemoryError(f"{told} Pass memory='{found.peak * 1.1 / 1e9:.2f}GB'.")
+
+
+def _anchors(choice: Any, rows: int) -> int:
+    if isinstance(choice, Everything):
+        return rows
+    if isinstance(choice, Points):
+        return len(choice.points)
+    if isinstance(choice, Enough):
+        return choice.count(rows)
+    return count_of(choice.size, rows)
+
+
+def _search(case: _Case, rows: int, anchors: int, k: int) -> float:
+    """Seconds to find the k nearest of the anchors for so many rows."""
+    if case.features <= TREE_FEATURES:
+        return rows * k * VISIT * (1 + case.features / 30) / case.cores
+    return rows * anchors * (2 * case.features / FLOPS + ENTRY / 2) / case.cores
+
+
+def _dense_solve(case: _Case, n: int) -> tuple[str, Stage]:
+    small = n <= Auto.dense_up_to
+    flops = 5 * n**3 if small else 4.0 * n * n * 6 * (case.components + 10)
+    return ("dense" if small else "lanczos"), Stage("solve", 2.2 * 8 * n * n, flops / FLOPS / case.cores)
+
+
+def _sparse_solve(case: _Case, n: int, entries: float) -> tuple[str, Stage]:
+    width = case.components + 5
+    seconds = 8 * (EDGE * entries + 2e-7 * n * width) / case.cores
+    return "lobpcg", Stage("solve", 40 * entries + 100 * n * width, seconds)
+
+
+def _affinities(case: _Case, view: Affinities) -> tuple[str, str, list[Stage]]:
+    n = case.anchors
+    edges, chosen = (view.edges.settled(n), "auto: ") if isinstance(view.edges, Either) else (view.edges, "")
+    if isinstance(edges, AllPairs):
+        solver, solve = _dense_solve(case, n)
+        table = Stage("kernel", 8.0 * n * n * 1.2, n * n * (ENTRY + case.features * 1e-10) / case.cores)
+        return chosen + edges.told(), solver, [table, solve]
+    k = getattr(edges, "k", 32)
+    told = "ball" if getattr(edges, "radius", 0) == "auto" else edges.told()
+    entries = 1.3 * n * k
+    solver, solve = _sparse_solve(case, n, entries) if n > Auto.lanczos_up_to else ("lanczos", Stage("solve", 0.0, 0.1))
+    return chosen + told, solver, [
+        Stage("neighbours", 34.0 * n * (k + 1), _search(case, n, n, k)),
+        Stage("graph", 16.0 * n * (k + 1) + 36 * entries, EDGE * entries),
+        solve,
+    ]  # fmt: skip
+
+
+def _centred(case: _Case, view: Any) -> tuple[str, str, list[Stage]]:
+    n = case.anchors
+    solver, solve = _dense_solve(case, n)
+    return "all pairs", solver, [Stage("kernel", 8.0 * n * n * 1.2, n * n * ENTRY / case.cores), solve]
+
+
+def _geodesics(case: _Case, view: Geodesic) -> tuple[str, str, list[Stage]]:
+    n, m = case.rows, case.anchors
+    solver, solve = _dense_solve(case, m)
+    return "geodesics", solver, [
+        Stage("neighbours", 34.0 * n * 11, _search(case, n, n, 11)),
+        Stage("geodesics", 8.0 * n * m + 8.0 * m * m, n * m * 1e-8 / case.cores),
+        replace(solve, bytes=solve.bytes + 8.0 * n * m),
+    ]  # fmt: skip
+
+
+def _reconstruction(case: _Case, view: Reconstruction) -> tuple[str, str, list[Stage]]:
+    n, k = case.anchors, view.k
+    return f"{k} nearest", "shift_invert", [
+        Stage("neighbours", 34.0 * n * (k + 1), _search(case, n, n, k)),
+        Stage("weights", 16.0 * n * k, n * k**2 * 3e-9 / case.cores),
+        Stage("solve", 12.0 * n * k * k + 400.0 * n * np.log2(n), 4e-8 * n * k * np.log2(n)),
+    ]  # fmt: skip
+
+
+def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str, list[Stage]]:
+    n, m, f = case.rows, case.anchors, case.features
+    edges, chosen = (view.edges.settled(m), "auto: ") if isinstance(view.edges, Either) else (view.edges, "")
+    told = chosen + view._told(edges)
+    if isinstance(edges, AllPairs):
+        solver, solve = _dense_solve(case, m)
+        block = 8.0 * m * case.cores * min(n, roseland.gram_step(m))
+        walk = n * m * ENTRY / case.cores
+        return told, solver, [
+            Stage("first pass", 8.0 * m * m, walk),
+            Stage("second pass", 8.0 * m * m * (case.cores + 2.5) + block, walk + n * m * m / FLOPS / case.cores),
+            solve,
+        ]  # fmt: skip
+    k = edges.k
+    chunk = roseland.chunk_rows(n, f, k, view.memory)
+    passes = 1 if chunk >= n and case.in_memory else 2
+    gram = m * min(m, SECOND * k)
+    rows = chunk * (24.0 + 16 * f)
+    sums = 24.0 * gram * (1 if chunk >= n else 2)
+    solver, solve = ("dense" if m <= Auto.dense_up_to else "lanczos"), Stage("solve", 24.0 * gram, 0.2)
+    if m > Auto.lanczos_up_to:
+        solver, solve = _sparse_solve(case, m, gram)
+    looked = _search(case, n, m, k)
+    searching = 40.0 * k * min(chunk, roseland.SEARCHED_ROWS * case.cores)  # threads keep it to the end
+    return told, solver, [
+        Stage("first pass", rows + chunk * k * 12.0 + searching, looked),
+        Stage(
+            "second pass",
+            rows + chunk * k * 24.0 + sums + searching,
+            looked * (passes - 1) + n * k * k * PRODUCT / case.cores,
+        ),
+        replace(solve, bytes=solve.bytes + (rows + 4.0 * chunk * k if passes == 1 else 0.0)),
+    ]  # fmt: skip
+
+
+def _extension(case: _Case, view: Any, edges: str) -> float:
+    """Seconds to embed the rows that are not anchors."""
+    if case.anchors == case.rows:
+        return 0.0
+    return case.rows * (32 * EDGE if "nearest" in edges else case.anchors * ENTRY) / case.cores
+
+
+COSTS: dict[type, Callable[[_Case, Any], tuple[str, str, list[Stage]]]] = {
+    Affinities: _affinities,
+    Distant: _centred,
+    Kernels: _centred,
+    Geodesic: _geodesics,
+    Reconstruction: _reconstruction,
+    LandmarkDiffusion: _landmark_diffusion,
+}
