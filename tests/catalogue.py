@@ -22,6 +22,7 @@ from outfold import (
     landmarks,
 )
 from outfold.exceptions import OutfoldWarning
+from outfold.solvers import LowRank
 
 ALL_METHODS = {
     "diffusion-maps": DiffusionMaps(),
@@ -70,6 +71,14 @@ ALL_METHODS = {
     "isomap by minimal distance": Isomap(n_neighbors=6, landmarks=landmarks.MinDistance(0.6), random_state=0),
     "classical-mds by inverse density": ClassicalMDS(landmarks=landmarks.InverseDensity(0.6), random_state=0),
     "kernel-pca by randomly pivoted Cholesky": KernelPCA(landmarks=landmarks.RPCholesky(0.5), random_state=0),
+    "diffusion-maps low rank": DiffusionMaps(landmarks=0.6, solver=LowRank(), random_state=0),
+    "diffusion-maps low rank alpha=0 t=2": DiffusionMaps(
+        landmarks=landmarks.FarthestPoint(0.5), solver=LowRank(), alpha=0, t=2
+    ),
+    "laplacian-eigenmaps low rank": LaplacianEigenmaps(
+        landmarks=landmarks.KMeans(0.5), solver=LowRank(1e-6), random_state=0
+    ),
+    "spectral-clustering low rank": SpectralClustering(3, landmarks=0.7, solver=LowRank(), random_state=0),
     "locally-linear-embedding": LocallyLinearEmbedding(n_neighbors=6),
     "locally-linear-embedding landmarks": LocallyLinearEmbedding(n_neighbors=5, landmarks=0.8, random_state=0),
     "locally-linear-embedding largest component": LocallyLinearEmbedding(n_neighbors=6, components="largest"),

@@ -200,6 +200,31 @@ def paths_along(value: Any) -> Any:
     return graphs.Union(count("n_neighbors", value) + 1)
 
 
+def low_rank_stages(estimator: Any, normalization: Any) -> dict[str, Any]:
+    """Metric, kernel and what else solver=LowRank() needs, or why it does not apply."""
+    found, asked = stages(estimator), f"solver={estimator.solver!r}"
+    if estimator.landmarks is None:
+        raise ValueError(f"{asked} needs landmarks: pass a count, a fraction, points or a choice of outfold.landmarks.")
+    if estimator._precomputed():
+        raise ValueError(f"{asked} measures from rows to landmarks: pass features, not a precomputed matrix.")
+    if isinstance(estimator.kernel, str) and estimator.kernel != "gaussian":
+        raise ValueError(
+            f"{asked} needs a positive definite kernel, kernel='gaussian' or a callable that is; "
+            f"kernel={estimator.kernel!r} is not."
+        )
+    if not isinstance(found["edges"], graphs.AllPairs | graphs.Either):
+        raise ValueError(f"{asked} keeps all landmarks in a row: leave n_neighbors and threshold at their defaults.")
+    if not isinstance(normalization, normalizations.Markov):
+        raise ValueError(f"{asked} solves Markov operators: pass laplacian='random_walk', or another solver.")
+    if found["kernel"] == kernels.Gaussian(bandwidths.Fixed(math.inf)):
+        raise ValueError("epsilon=inf weighs all landmarks alike; a low-rank kernel needs a finite one.")
+    policy = one_of("components", estimator.components, COMPONENTS)
+    if policy not in ("warn", "error"):
+        raise ValueError(f"components={policy!r} edits a graph, and {asked} has none: pass 'warn' or 'error'.")
+    tolerance = number("tolerance", estimator.solver.tolerance, low=0.0, high=0.1, open_low=True)
+    return {"metric": found["metric"], "kernel": found["kernel"], "components": policy, "tolerance": tolerance}
+
+
 def landmark_stages(estimator: Any) -> dict[str, Any]:
     """Metric, edges and kernel of landmark diffusion."""
     found = metric(estimator.metric)
@@ -241,6 +266,11 @@ def checkpoint(value: Any) -> Checkpoint:
 
 
 def solver(value: Any, among: Sequence[str] = SOLVERS) -> Any:
+    if isinstance(value, solvers.LowRank):
+        raise ValueError(
+            f"solver={value!r} is for DiffusionMaps, LaplacianEigenmaps and SpectralClustering; here pass one of "
+            f"{', '.join(map(repr, among))}."
+        )
     if hasattr(value, "start") or isinstance(value, solvers.Auto):
         return value
     one_of("solver", value, among)

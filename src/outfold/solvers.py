@@ -286,6 +286,22 @@ def _ritz(operator: Operator, vectors: Array) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
+class LowRank:
+    """For ``DiffusionMaps``, ``LaplacianEigenmaps`` and ``SpectralClustering`` with ``landmarks=``: the kernel of all
+    rows is taken to be W ~ C A^-1 C', C = W(rows, landmarks) and A = W(landmarks, landmarks), and the operator of all
+    rows is solved exactly for it (Erichson, Mathelin, Brunton and Kutz, 2018). See :mod:`outfold.lowrank`.
+
+    ``tolerance``: landmarks whose kernel the others explain up to this part are left out.
+    """
+
+    tolerance: float = 1e-10
+    complete = True
+
+    def start(self, operator: Operator) -> Session:
+        return (Dense() if operator.size <= Auto.dense_up_to else Krylov()).start(operator)
+
+
+@dataclass(frozen=True)
 class Auto:
     """Chooses by size: ask ``choose`` what it would take and why.
 

@@ -16,7 +16,9 @@ from .. import _resolve
 from .._engine import Recipe
 from .._estimator import SpectralEstimator
 from ..affinities import Affinities
+from ..lowrank import LowRankDiffusion
 from ..normalizations import Markov
+from ..solvers import LowRank
 
 Array = NDArray[Any]
 
@@ -291,6 +293,8 @@ def _greedy_centres(features: Array, measure: Array, count: int) -> Array:
 
 def _recipe(estimator: Any, n_components: Any, normalization: Any) -> Recipe:
     """What the methods over affinities name alike."""
+    if isinstance(estimator.solver, LowRank):
+        return _low_rank(estimator, n_components, normalization)
     policy = _resolve.one_of("components", estimator.components, _resolve.COMPONENTS)
     given_distances = estimator._precomputed() == "metric"
     stages = _resolve.stages(estimator)
@@ -300,6 +304,18 @@ def _recipe(estimator: Any, n_components: Any, normalization: Any) -> Recipe:
         wanted=_resolve.wanted(n_components),
         landmarks=_resolve.landmark_choice(estimator.landmarks),
         solver=_resolve.solver(estimator.solver),
+    )
+
+
+def _low_rank(estimator: Any, n_components: Any, normalization: Any) -> Recipe:
+    """The same operator, of all rows, by a kernel of low rank."""
+    stages = _resolve.low_rank_stages(estimator, normalization)
+    return Recipe(
+        method=type(estimator).__name__,
+        view=LowRankDiffusion(**stages, alpha=normalization.alpha, power=normalization.power),
+        wanted=_resolve.wanted(n_components),
+        landmarks=_resolve.landmark_choice(estimator.landmarks),
+        solver=estimator.solver,
     )
 
 
