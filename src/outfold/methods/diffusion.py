@@ -61,6 +61,8 @@ class DiffusionMaps(SpectralEstimator):
         the largest and extend to the rest; join them by the shortest bridges (each weighs what the longest
         edge at its ends does).
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
+        ``LowRank()`` with landmarks: the operator of all rows, by a kernel of low rank through the landmarks
+        (Gaussian kernel, n_neighbors "auto" or None, components "warn" or "error").
     random_state : int, RandomState or None
         Seeds the choice of landmarks; nothing else is random.
     n_jobs : int or None
