@@ -31,7 +31,7 @@ from .trust import Reference
 
 Array = NDArray[Any]
 
-REACH = 1e-2  # a row that no landmark gives this weight is out of reach
+REACH = 1e-2  # a row that no landmark gives this weight (a landmark gives itself 1) is out of reach
 CLEAR = 1e-2  # a degree is clearly positive above this part of what positive weights would give
 SEEN = 1e-8  # a landmark that gives no row this weight is left out
 DEFINITE = 1e-6  # of a definite kernel, what is left of landmarks that are left out stays below this
@@ -50,6 +50,7 @@ class LowRankRule:
     geometry: DenseGraph
     kernel: Any
     degrees: Array  # (landmarks, 2 or 4): what gives h and the least it must be; if alpha > 0 the same of q
+    least: float  # log of the weight that one landmark must give
 
     @property
     def row_entries(self) -> int:
@@ -60,7 +61,7 @@ class LowRankRule:
         degrees = seen @ self.degrees
         with np.errstate(divide="ignore"):
             log_mass = log_top + np.log(seen.sum(axis=1))
-        astray = np.flatnonzero(~clear(log_top, degrees))
+        astray = np.flatnonzero(~clear(log_top, degrees, self.least))
         if len(astray):
             log_mass[astray] = -np.inf
             seen[astray] = self._seen(self.geometry.anchors[self.geometry.nearest(Z[astray])])[0]
@@ -76,9 +77,9 @@ class LowRankRule:
         return exponential(logs), top
 
 
-def clear(log_top: Array, degrees: Array) -> Array:
+def clear(log_top: Array, degrees: Array, least: float) -> Array:
     """Which rows are within reach and have clearly positive degrees."""
-    return (degrees[:, ::2] > degrees[:, 1::2]).all(axis=1) & (log_top > np.log(REACH))
+    return (degrees[:, ::2] > degrees[:, 1::2]).all(axis=1) & (log_top > least)
 
 
 # -- the eigenproblem ------------------------------------------------------------------------
@@ -109,11 +110,12 @@ class LowRankMarkov:
     factor: Array  # R
     degree: Array  # h at the landmarks
     degrees: Array  # of LowRankRule
+    least: float  # of LowRankRule
     reach: float  # how much rounding is magnified where lambda = 1
     skip: ClassVar[int] = 1
 
     def rule(self, operator: Operator, geometry: DenseGraph, kernel: Any, eigenvalues: Array) -> LowRankRule:
-        return LowRankRule(geometry, kernel, self.degrees)
+        return LowRankRule(geometry, kernel, self.degrees, self.least)
 
     def eigenvalues(self, operator_values: Array) -> Array:
         return operator_values
@@ -158,9 +160,11 @@ class LowRankDiffusion:
         survey = graphs.survey(AllPairs(), self.metric, anchors.points, np.ones(asked), runner)
         kernel = self.kernel.fit(survey)
         A, distances = kernel.affinity(survey.squared), survey.distances
-        passes = Passes(X, measure, DenseGraph(distances, np.ones(asked)), kernel, runner)
+        size = float(A.diagonal().max())  # 1 of a Gaussian
+        least = float(np.log(REACH * size))
+        passes = Passes(X, measure, DenseGraph(distances, np.ones(asked)), kernel, least, runner)
         seen, most = passes.first()
-        some = np.flatnonzero(most > SEEN)
+        some = np.flatnonzero(most > SEEN * size)
         factor, pivots = independent(A[np.ix_(some, some)], self.tolerance)
         kept = some[pivots]
         self._check_left(len(kept), asked, needed, kernel)
@@ -175,7 +179,7 @@ class LowRankDiffusion:
         return Problem(
             anchors.at(kept),
             operator,
-            LowRankMarkov(self.power, factor, found.degree, found.degrees, solving.reach(found)),
+            LowRankMarkov(self.power, factor, found.degree, found.degrees, least, solving.reach(found)),
             geometry,
             kernel,
             Reference.of(found.log_mass[counted], found.log_mass[counted], measure[counted]),
@@ -267,6 +271,7 @@ class Passes:
     measure: Array
     geometry: DenseGraph
     kernel: Any
+    least: float  # of LowRankRule
     runner: Threads
 
     def first(self) -> tuple[Array, Array]:
@@ -289,7 +294,7 @@ class Passes:
         def look(block: slice) -> None:
             W = self._affinities(block)
             q = W @ degrees
-            good = clear(_log_top(W), q)
+            good = clear(_log_top(W), q, self.least)
             u[block][good] = self.measure[block][good] * q[good, 0] ** -alpha
 
         for _ in self._walk(look, "degrees"):
@@ -313,7 +318,7 @@ class Passes:
             with np.errstate(divide="ignore"):
                 log_mass[block] = np.log(W.sum(axis=1))
             h = W @ degrees
-            good[block] = clear(_log_top(W), h)
+            good[block] = clear(_log_top(W), h, self.least)
             weight = np.sqrt(np.divide(u[block], h[:, 0], out=np.zeros(len(W)), where=good[block]))
             W *= weight[:, None]
             F = solve_triangular(factor, W.T, trans="T", overwrite_b=True, check_finite=False)
