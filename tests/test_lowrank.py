@@ -219,7 +219,8 @@ def test_an_eigenvalue_above_one_is_told():
 
 
 def test_landmarks_that_no_row_sees_are_left_out():
-    far = np.vstack([Y, [[1e3, 0, 0]]])
+    near_some_rows = X[np.abs(X[:, 0]).argmax()] * [1, 0, 0] * 3  # but not within reach of any
+    far = np.vstack([Y, [[1e3, 0, 0]], [near_some_rows]])
     model = DiffusionMaps(3, epsilon=0.8, landmarks=far, solver=LowRank()).fit(X)
     plain = DiffusionMaps(3, epsilon=0.8, landmarks=Y, solver=LowRank()).fit(X)
     assert len(model.landmarks_) == len(Y)
@@ -258,6 +259,7 @@ LOW = {"landmarks": 50, "solver": LowRank(), "random_state": 0}
         (DiffusionMaps, {"solver": LowRank("small")}, "tolerance='small' must be a number"),
         (DiffusionMaps, {"epsilon": 1e7, "n_components": 9}, "beyond the rank"),
         (DiffusionMaps, {"epsilon": np.inf}, "finite"),
+        (DiffusionMaps, {"epsilon": 0.8, "landmarks": X + 1e3}, "only 0 of 150 landmarks are near a row"),
         (DiffusionMaps, {"landmarks": 151}, "landmarks=151 .*150"),
         (LaplacianEigenmaps, {"laplacian": "unnormalized"}, "laplacian='random_walk'"),
         (Roseland, {}, "is for DiffusionMaps, LaplacianEigenmaps"),

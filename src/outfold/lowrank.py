@@ -31,9 +31,9 @@ from .trust import Reference
 
 Array = NDArray[Any]
 
-REACH = 1e-2  # a row that no landmark gives this weight (a landmark gives itself 1) is out of reach
+REACH = 1e-2  # weight between a row and a landmark within reach of each other; a landmark gives itself 1
 CLEAR = 1e-2  # a degree is clearly positive above this part of what positive weights would give
-SEEN = 1e-8  # a landmark that gives no row this weight is left out
+FED = 1e-6  # part of a landmark's mass that must be left when rows astray do not count
 DEFINITE = 1e-6  # of a definite kernel, what is left of landmarks that are left out stays below this
 
 
@@ -164,7 +164,7 @@ class LowRankDiffusion:
         least = float(np.log(REACH * size))
         passes = Passes(X, measure, DenseGraph(distances, np.ones(asked)), kernel, least, runner)
         seen, most = passes.first()
-        some = np.flatnonzero(most > SEEN * size)
+        some = np.flatnonzero(most > REACH * size)
         factor, pivots = independent(A[np.ix_(some, some)], self.tolerance)
         kept = some[pivots]
         self._check_left(len(kept), asked, needed, kernel)
@@ -364,11 +364,11 @@ class Solving:
         """Rows found astray are left out and the degrees taken again, until there are none."""
         u, h, of_q = self.passes.measure.copy(), seen, np.empty((len(seen), 0))
         if self.alpha:
-            of_q = self._degrees(seen / self.passes.measure.sum())
+            of_q = self._degrees(seen / (self.passes.measure.sum() * self.A.diagonal().max()))  # q of about 1 at most
             u = self.passes.weights(of_q, self.alpha)
             h = self.passes.sums(u)
         for _ in range(50):
-            self._check(h)
+            self._check(h, seen)
             degrees = np.hstack([self._degrees(h), of_q])
             G, log_mass, good = self.passes.gram(u, degrees, self.factor)
             astray = (u > 0) & ~good
@@ -399,9 +399,10 @@ class Solving:
         """What gives degrees of these values at the landmarks, and the least they must be."""
         return np.column_stack([cho_solve((self.factor, False), values), CLEAR * values / self.A.sum(axis=1)])
 
-    def _check(self, h: Array) -> None:
-        if not (h > 0).all():
+    def _check(self, h: Array, seen: Array) -> None:
+        starved = h <= FED * seen
+        if starved.any():
             raise ValueError(
-                f"{(h <= 0).sum()} of {len(h)} landmarks are left without rows: the low-rank degrees of all rows near "
+                f"{starved.sum()} of {len(h)} landmarks are left without rows: the low-rank degrees of all rows near "
                 f"them are not clearly positive. {REMEDY}."
             )
