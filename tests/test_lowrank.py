@@ -1,5 +1,7 @@
 """Low rank: against the dense operator, its formula in plain matrices, the circle, and itself in other words."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -125,6 +127,17 @@ def test_threads_and_blocks_do_not_matter():
     np.testing.assert_allclose(two.embedding_, one.embedding_, rtol=0, atol=1e-12)
     part = np.random.default_rng(0).permutation(30_000)[:300]
     np.testing.assert_allclose(two.transform(curve[part]), two.embedding_[part], rtol=0, atol=1e-10)
+
+
+def test_memory_is_of_blocks_not_of_rows_by_landmarks():
+    curve, _ = s_curve(50_000, random_state=0)
+    model = DiffusionMaps(2, epsilon=0.1, landmarks=300, solver=LowRank(), random_state=0, n_jobs=1)
+    model.fit(curve[:3000])  # compiled and imported
+    tracemalloc.start()
+    model.fit(curve)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.5 * 8 * len(curve) * 300
 
 
 def test_many_landmarks_stay_dense():
