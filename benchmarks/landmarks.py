@@ -23,8 +23,8 @@ from sklearn.datasets import load_digits
 from outfold import DiffusionMaps, Roseland, landmarks
 from outfold.datasets import s_curve, swiss_roll
 from outfold.plotting import panels
+from outfold.runners import available_cores
 from outfold.solvers import LowRank
-from outfold.sources import available_cores
 
 ROOT = pathlib.Path(__file__).parents[1]
 COUNTS = (50, 100, 200, 400, 800)

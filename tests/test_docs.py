@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-import outfold
 from catalogue import data_folder
+from outfold import methods
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = {re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[a-z])(?=MDS|PCA)", "-", name).lower(): name for name in outfold.__all__[:-1]}
+PAGES = {re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[a-z])(?=MDS|PCA)", "-", name).lower(): name for name in methods.__all__}
 
 
 @pytest.mark.parametrize(("page", "name"), PAGES.items())

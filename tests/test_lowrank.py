@@ -16,6 +16,7 @@ from outfold.exceptions import SpectrumWarning
 from outfold.kernels import GaussianKernel
 from outfold.lowrank import LowRankRule, independent
 from outfold.solvers import LowRank
+from outfold.sources import InMemory
 
 X = cloud(0, rows=150)
 Z = new_points(X, 0, 20)
@@ -77,7 +78,7 @@ def test_it_is_the_operator_of_the_low_rank_kernel(alpha):
 
 def test_degrees_are_exact_at_landmarks_and_close_elsewhere():
     curve, _ = s_curve(1500, random_state=0)
-    chosen = landmarks.FarthestPoint(300).select(curve, np.ones(1500), np.random.default_rng(0)).points
+    chosen = landmarks.FarthestPoint(300).select(InMemory(curve), np.ones(1500), np.random.default_rng(0)).points
     true = kernel(curve, curve, 0.1).sum(axis=1)
     factor, kept = independent(kernel(chosen, chosen, 0.1), 1e-10)
     found = np.linalg.solve(factor.T, kernel(curve, chosen[kept], 0.1).T)

@@ -26,7 +26,8 @@ from .elementwise import exponential
 from .graphs import AllPairs, DenseGraph
 from .landmarks import Anchors
 from .normalizations import Operator, Rows, links, not_rounding
-from .sources import BLOCK_ENTRIES, Threads, row_blocks
+from .runners import BLOCK_ENTRIES, Threads, row_blocks
+from .sources import Source
 from .trust import Reference
 
 Array = NDArray[Any]
@@ -71,7 +72,8 @@ class LowRankRule:
 
     def _seen(self, Z: Array) -> tuple[Array, Array]:
         """Affinities over the largest of the row, and the log of that."""
-        logs = self.kernel.log_affinity(self.geometry.cross(Z))
+        logs, factor = self.kernel.logs(self.geometry.cross(Z))
+        logs *= factor
         top = logs.max(axis=1)
         logs -= np.where(np.isfinite(top), top, 0.0)[:, None]
         return exponential(logs), top
@@ -155,14 +157,14 @@ class LowRankDiffusion:
     given: ClassVar[bool] = False
     merges_copies: ClassVar[bool] = False
 
-    def pose(self, X: Array, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
+    def pose(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
         asked = len(anchors.points)
         survey = graphs.survey(AllPairs(), self.metric, anchors.points, np.ones(asked), runner)
         kernel = self.kernel.fit(survey)
         A, distances = kernel.affinity(survey.squared), survey.distances
         size = float(A.diagonal().max())  # 1 of a Gaussian
         least = float(np.log(REACH * size))
-        passes = Passes(X, measure, DenseGraph(distances, np.ones(asked)), kernel, least, runner)
+        passes = Passes(rows.array(), measure, DenseGraph(distances, np.ones(asked)), kernel, least, runner)
         seen, most = passes.first()
         some = np.flatnonzero(most > REACH * size)
         factor, pivots = independent(A[np.ix_(some, some)], self.tolerance)
@@ -187,7 +189,7 @@ class LowRankDiffusion:
             edges=f"all landmarks, {len(kept)} of {asked} independent",
             degree=float(len(kept)),
             bandwidth=kernel.bandwidth,
-            notes=_astray(int((~counted).sum()), len(X), asked, kernel.bandwidth.epsilon),
+            notes=_astray(int((~counted).sum()), len(rows), asked, kernel.bandwidth.epsilon),
         )
 
     def _check_left(self, left: int, asked: int, needed: int, kernel: Any) -> None:
@@ -276,7 +278,7 @@ class Passes:
 
     def first(self) -> tuple[Array, Array]:
         """The mass of rows each landmark sees, and the most weight it gives to one."""
-        seen, most = np.zeros(self.geometry.row_entries), np.zeros(self.geometry.row_entries)
+        seen, most = np.zeros((2, len(self.geometry.anchors)))
 
         def look(block: slice) -> tuple[Array, Array]:
             W = self._affinities(block)
@@ -303,7 +305,7 @@ class Passes:
 
     def sums(self, u: Array) -> Array:
         """C'u: the degrees h of the landmarks."""
-        total = np.zeros(self.geometry.row_entries)
+        total = np.zeros(len(self.geometry.anchors))
         for part in self._walk(lambda block: self._affinities(block).T @ u[block], "degrees of landmarks"):
             total += part
         return total

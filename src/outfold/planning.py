@@ -18,6 +18,7 @@ from .centring import Distant, Kernels
 from .geodesics import Geodesic
 from .graphs import AllPairs, Either
 from .landmarks import Enough, Everything, Points, count_of
+from .lowrank import LowRankDiffusion
 from .neighbors import TREE_FEATURES
 from .reconstruction import Reconstruction
 from .roseland import LandmarkDiffusion
@@ -197,6 +198,17 @@ def _centred(case: _Case, view: Any) -> tuple[str, str, list[Stage]]:
     return "all pairs", solver, [Stage("kernel", 8.0 * n * n * 1.2, n * n * ENTRY / case.cores), solve]
 
 
+def _low_rank(case: _Case, view: LowRankDiffusion) -> tuple[str, str, list[Stage]]:
+    n, m = case.rows, case.anchors
+    solver, solve = _dense_solve(case, m)
+    walks = (4 if view.alpha else 2) * n * m * ENTRY + 2.0 * n * m * m / FLOPS
+    return "all landmarks", solver if m <= Auto.dense_up_to else "krylov", [
+        Stage("kernel", 8.0 * m * m * 2, m * m * ENTRY),
+        Stage("operator", 8.0 * m * m * (case.cores + 6) + 24.0 * n, walks / case.cores),
+        solve,
+    ]  # fmt: skip
+
+
 def _geodesics(case: _Case, view: Geodesic) -> tuple[str, str, list[Stage]]:
     n, m = case.rows, case.anchors
     solver, solve = _dense_solve(case, m)
@@ -265,4 +277,5 @@ COSTS: dict[type, Callable[[_Case, Any], tuple[str, str, list[Stage]]]] = {
     Geodesic: _geodesics,
     Reconstruction: _reconstruction,
     LandmarkDiffusion: _landmark_diffusion,
+    LowRankDiffusion: _low_rank,
 }
