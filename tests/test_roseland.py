@@ -48,23 +48,59 @@ def test_on_the_uniform_circle_one_step_is_two_steps_of_diffusion():
     assert aligned_error(twice.embedding_, model.embedding_) < 1e-10
 
 
-def test_alpha_one_removes_the_density_of_rows_and_landmarks():
+def uneven_circle(n):
     grid = np.linspace(0, 2 * np.pi, 20_001)
-    angle = np.interp((np.arange(4000) + 0.5) / 4000, (grid + 0.8 * np.sin(grid)) / (2 * np.pi), grid)
-    around = np.column_stack([np.cos(angle), np.sin(angle)])
+    angle = np.interp((np.arange(n) + 0.5) / n, (grid + 0.8 * np.sin(grid)) / (2 * np.pi), grid)
+    return np.column_stack([np.cos(angle), np.sin(angle)])
 
-    def ratios(alpha):
-        found = [
-            1
-            - Roseland(4, landmarks=600, epsilon=0.01, alpha=alpha, n_neighbors=None, random_state=s)
-            .fit(around)
-            .eigenvalues_
-            for s in range(5)
-        ]
-        return np.median([f / f[:2].mean() for f in found], axis=0)
 
-    np.testing.assert_allclose(ratios(1.0), [1, 1, 4, 4], rtol=0.05)
-    assert ratios(0.0)[0] < 0.75  # without it the density stays
+def uneven_sphere(n):
+    height, drawn = np.random.default_rng(0).uniform(-1, 1, (2, 4 * n))
+    height = height[drawn < 0.8 * height][:n]  # density 1 + 0.8 height
+    angle = np.random.default_rng(1).uniform(0, 2 * np.pi, len(height))
+    return np.column_stack([*np.sqrt(1 - height**2) * np.array([np.cos(angle), np.sin(angle)]), height])
+
+
+def explained(E, positions):
+    """R^2 of the positions by a linear map of the coordinates."""
+    A = np.column_stack([np.ones(len(E)), E])
+    left = positions - A @ np.linalg.lstsq(A, positions, rcond=None)[0]
+    return 1 - left.var() / positions.var()
+
+
+def spectra(rows, count, **options):
+    """Rates 1 - lambda over the mean of the first ones, and R^2 of the positions, median of five seeds."""
+    found = []
+    for seed in range(5):
+        model = Roseland(count, random_state=seed, **options).fit(rows)
+        rates = 1 - model.eigenvalues_
+        first = rows.shape[1]
+        found.append([*rates / rates[:first].mean(), explained(model.embedding_[:, :first], rows)])
+    return np.median(found, axis=0)
+
+
+@pytest.mark.parametrize("n_neighbors", [None, 32])
+def test_alpha_one_removes_the_density_of_rows_and_landmarks(n_neighbors):
+    options = {"landmarks": 1000, "epsilon": 0.01, "n_neighbors": n_neighbors}
+    *ratios, fit = spectra(uneven_circle(8000), 4, **options)
+    np.testing.assert_allclose(ratios, [1, 1, 4, 4], rtol=0.05)
+    assert fit > 0.999
+    *plain, worse = spectra(uneven_circle(8000), 4, alpha=0, **options)  # without it the density stays
+    assert np.abs(np.array(plain) / [1, 1, 4, 4] - 1).max() > 0.05 or worse < 0.99
+
+
+@pytest.mark.parametrize("n_neighbors", [None, 32])
+def test_alpha_one_on_the_uneven_sphere(n_neighbors):
+    *ratios, fit = spectra(uneven_sphere(6000), 3, landmarks=1000, epsilon=0.05, n_neighbors=n_neighbors)
+    np.testing.assert_allclose(ratios, 1, rtol=0.08)
+    assert fit > 0.99
+
+
+def test_copies_among_landmarks_do_not_stop_time():
+    rows = np.vstack([uneven_circle(2000), np.tile([1.0, 0.0], (60, 1))])
+    marks = np.vstack([rows[:300], rows[-60:]])  # more copies than neighbours
+    model = Roseland(2, landmarks=marks, n_neighbors=16, epsilon=0.01).fit(rows)
+    assert 0 < model.eigenvalues_[1] < model.eigenvalues_[0] < 1 - 1e-9
 
 
 @pytest.mark.parametrize("alpha", [0, 1])

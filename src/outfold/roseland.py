@@ -1,12 +1,20 @@
 """Landmark diffusion (Roseland): every row diffuses to the landmarks and back.
 
-    W rows x landmarks, omega_k = p_X(y_k)^(-2 alpha) p_Y(y_k)^(-alpha), W' = W sqrt(omega)
+    W rows x landmarks, omega_k = (p_X(y_k)^-2 p_Y(y_k)^-1 a^2 / b)^alpha, W' = W sqrt(omega)
     c = W'^T m,   d = W' c,   G = W'^T diag(m / d) W' = V S^2 V'   (landmarks x landmarks)
     psi(x) = sum_k p(x, k) phi_k / sigma,   p(x, k) = w'(x, k) c_k / d(x),   phi = V |c| / c
 
 p_X are the column sums of W over the rows, p_Y those over the landmarks, with the same truncation: the powers undo the
 density of either (alpha = 1: Laplace-Beltrami; alpha = 0: plain Roseland). G c = c, so the trivial eigenvector is
 known. The fit is two passes over row blocks, one for p_X, one for G; a row is a Markov row to the landmarks.
+
+Where a row keeps its nearest landmarks only, its Gaussian is cut off at their radius r, shorter where landmarks are
+dense. Of a d-dimensional Gaussian that leaves the mass a = P(chi2_d < r^2 / epsilon) and the second moment
+b = P(chi2_(d+2) < r^2 / epsilon), so a step there covers b / a of the squared length. Backwards, from landmarks to
+rows, the cut bends the drift by grad log b. The factor a^2 / b in omega straightens it; landmarks wait so that time
+passes everywhere as where steps are shortest: with the pace tau = (b / a)^alpha and kappa its least,
+
+    G_wait = 1 - kappa tau^(-1/2) (1 - G) tau^(-1/2),   trivial eigenvector c sqrt(tau)
 """
 
 from __future__ import annotations
@@ -20,6 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
+from scipy.special import gammainc
 
 from . import _compiled, components, graphs, neighbors, selection
 from ._problem import Kept, Problem
@@ -36,6 +45,7 @@ Array = NDArray[Any]
 
 TINY = np.finfo(float).tiny
 SAMPLED_ROWS = 1_000_000  # training rows from which the typical mass is read
+LEAST_RADIUS = 0.1  # of a landmark's neighbourhood, in units of the median one
 SEARCHED_ROWS = 1 << 15  # at a time, on each thread
 GRAM_ROWS = 2048  # of a sparse product at a time
 CHUNK_ENTRY_BYTES = 28  # what an entry of a chunk takes at the most: column and weight, and both once more, turned
@@ -144,7 +154,7 @@ class LandmarkDiffusion:
         seen, reference, degree = passes.first()
         if not (seen > 0).all():  # landmarks that no row sees
             return self.pose(rows, anchors.at(np.flatnonzero(seen > 0)), measure, needed, runner)
-        operator = passes.second(seen, passes.correction(seen, self.alpha))
+        operator = passes.second(seen, *passes.correction(seen, self.alpha))
         return Problem(
             anchors,
             replace(operator, runner=runner, smooth=anchors.points[:, :16]),
@@ -214,6 +224,10 @@ class Passes(ABC):
         """W' diag(m / d) W of a block."""
 
     @abstractmethod
+    def _landmarks_themselves(self) -> tuple[Array, Array, Array]:
+        """p_Y, and what mass and second moment the cut leaves of a Gaussian at each landmark."""
+
+    @abstractmethod
     def _restored_gram(self, state: dict[str, Array], count: int) -> Any:
         """The sum so far."""
 
@@ -241,18 +255,17 @@ class Passes(ABC):
         reference = Reference.of(state["log_mass"], np.array([least]), self.measure[::every])
         return state["seen"], reference, float(entries) / len(self.rows)
 
-    def correction(self, seen: Array, alpha: float) -> Array:
-        """omega: what undoes the density of rows and of landmarks."""
+    def correction(self, seen: Array, alpha: float) -> tuple[Array, Array]:
+        """omega, which undoes the density of rows and of landmarks, and the pace tau."""
+        count = len(seen)
         if alpha == 0:
-            return np.ones(len(seen))
-        points = self.geometry.anchors
-        among = np.zeros(len(points))
-        for block in row_blocks(len(points), self.geometry.row_entries):
-            among += self._affinities(points[block]).sum(axis=0)
-        return (seen / self.measure.sum()) ** (-2 * alpha) * (among / len(points)) ** -alpha
+            return np.ones(count), np.ones(count)
+        among, mass, moment = self._landmarks_themselves()
+        omega = (seen / self.measure.sum()) ** -2 * (among / count) ** -1 * mass**2 / moment
+        return omega**alpha, (moment / mass) ** alpha
 
-    def second(self, seen: Array, omega: Array) -> Operator:
-        """The operator G: its top eigenvector is c = sqrt(omega) p_X."""
+    def second(self, seen: Array, omega: Array, pace: Array) -> Operator:
+        """The operator G: its top eigenvector is c = sqrt(omega) p_X, times sqrt(tau)."""
         count, gain, root = len(seen), omega * seen, np.sqrt(omega)
         state = self._restored("second pass") or {"next": np.array(0)}
         G = self._restored_gram(state, count)
@@ -268,8 +281,11 @@ class Passes(ABC):
                 lambda at=block.stop, so_far=G: _gram_state(so_far, at),
                 done=block.stop == len(self.rows),
             )
-        scale_both_sides(G, root)
-        stationary = np.square(root * seen)
+        wait = np.sqrt(pace.min() / pace)
+        scale_both_sides(G, root * wait)
+        if (wait < 1).any():
+            G = _with_diagonal(G, 1 - np.square(wait))
+        stationary = np.square(root * seen / wait)
         stationary /= stationary.sum()
         parts = components.find(links(G), stationary)
         return Operator("markov", G, 1.0, 2.0, np.ones(count), stationary, parts, gain, seen)
@@ -317,6 +333,13 @@ class Dense(Passes):
         W *= np.sqrt(np.where(d > 0, self.measure[block] / np.maximum(d, TINY), 0.0))[:, None]  # sees no landmark: none
         return W.T @ W
 
+    def _landmarks_themselves(self) -> tuple[Array, Array, Array]:
+        points = self.geometry.anchors
+        among, whole = np.zeros(len(points)), np.ones(len(points))
+        for block in row_blocks(len(points), self.geometry.row_entries):
+            among += self._affinities(points[block]).sum(axis=0)
+        return among, whole, whole
+
     def _restored_gram(self, state: dict[str, Array], count: int) -> Array:
         return state["data"].copy() if "data" in state else np.zeros((count, count))
 
@@ -356,7 +379,7 @@ class Near(Passes):
             lists = self.geometry.lists(points[order[part]], runner)
             counts[part] = np.diff(lists.ptr)
             if total + len(lists.index) > len(index):
-                index = np.append(index, np.empty(len(index), np.int32))
+                index = np.append(index, np.empty(max(len(index), len(lists.index)), np.int32))
             index[total : total + len(lists.index)] = lists.index
             total += len(lists.index)
             bar.update(part.stop - part.start)
@@ -385,11 +408,38 @@ class Near(Passes):
         )
         return gram(kept.ptr, kept.index, W, len(self.geometry.anchors), replace(self.runner, verbose=False))
 
+    def _landmarks_themselves(self) -> tuple[Array, Array, Array]:
+        lists = self.geometry.lists(self.geometry.anchors, self.runner)
+        last = lists.squared[lists.ptr[1:] - 1]
+        W = self.kernel.affinity(lists.squared.copy())
+        among = np.bincount(lists.index, weights=W, minlength=len(last))
+        if self.geometry.k == len(last):  # nothing is cut off
+            return among, np.ones(len(last)), np.ones(len(last))
+        last = np.maximum(last, LEAST_RADIUS**2 * np.median(last))  # copies have none
+        half, cut = local_dimension(lists) / 2, last / (2 * self.kernel.bandwidth.epsilon)
+        return among, *(np.maximum(gammainc(power, cut), TINY) for power in (half, half + 1))
+
     def _restored_gram(self, state: dict[str, Array], count: int) -> Any:
         return csr_array((state["data"], state["indices"], state["indptr"]), (count,) * 2) if "data" in state else None
 
     def _added(self, G: Any, part: csr_array) -> csr_array:
         return part if G is None else csr_array(G + part)
+
+
+def local_dimension(lists: Lists) -> float:
+    """Of a manifold, by how distances to neighbours grow (Levina and Bickel, 2004): 1 / mean log(r_k / r_j)."""
+    last = np.repeat(lists.squared[lists.ptr[1:] - 1], np.diff(lists.ptr))
+    apart = (lists.squared > 0) & (lists.squared < last)
+    return 2 / float(np.log(last[apart] / lists.squared[apart]).mean()) if apart.any() else 1.0
+
+
+def _with_diagonal(G: Any, more: Array) -> Any:
+    """G with more on its diagonal, which it has."""
+    if not issparse(G):
+        G[np.diag_indices(len(G))] += more
+        return G
+    G.setdiag(G.diagonal() + more)
+    return G
 
 
 def gram(ptr: Array, index: Array, data: Array, columns: int, runner: Threads) -> csr_array:
