@@ -23,15 +23,25 @@ def test_every_method_has_a_page(page, name):
     assert f"(methods/{page}.md)" in (ROOT / "docs" / "README.md").read_text()
 
 
-@pytest.mark.parametrize("page", PAGES)
+CODE = sorted(
+    str(path.relative_to(ROOT))
+    for path in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    if "```python" in path.read_text()
+)
+
+
+@pytest.mark.parametrize("page", CODE)
 @pytest.mark.filterwarnings("ignore::outfold.exceptions.OutfoldWarning")
-def test_its_code_runs(page, capsys):
-    text = (ROOT / "docs" / "methods" / f"{page}.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, page, "exec"), {})
+def test_its_code_runs(page, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}  # the blocks of a page go on from each other
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
+        exec(compile(block, page, "exec"), names)
     assert capsys.readouterr().out
+
+
+def test_every_method_page_has_code():
+    assert {f"docs/methods/{page}.md" for page in PAGES} <= set(CODE)
 
 
 def test_links_and_pictures_lead_somewhere():
