@@ -284,18 +284,117 @@ def smallest_in_rows(values, k, slack, reach, out_ptr, out, start, stop):
         out_ptr[i] = found
 
 
-@Loop
+@partial(Loop, fuse=True)
 def times_block(indptr, indices, data, V, out, start, stop):
-    """out[start:stop] = (sparse rows start..stop) @ V for a dense block V."""
+    """out[start:stop] = (sparse rows start..stop) @ V for a dense block V; eight columns at a time stay in registers."""
     width = V.shape[1]
+    whole = width - width % 8
     for i in range(start, stop):
-        for c in range(width):
-            out[i, c] = 0.0
+        first, last = indptr[i], indptr[i + 1]
+        for c in range(0, whole, 8):
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = data[first] * 0 if last > first else V[0, 0] * 0
+            for p in range(first, last):
+                weight, row = data[p], V[indices[p], c : c + 8]
+                a0 += weight * row[0]
+                a1 += weight * row[1]
+                a2 += weight * row[2]
+                a3 += weight * row[3]
+                a4 += weight * row[4]
+                a5 += weight * row[5]
+                a6 += weight * row[6]
+                a7 += weight * row[7]
+            at = out[i, c : c + 8]
+            at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7] = a0, a1, a2, a3, a4, a5, a6, a7
+        for c in range(whole, width):
+            total = V[0, 0] * 0
+            for p in range(first, last):
+                total += data[p] * V[indices[p], c]
+            out[i, c] = total
+
+
+@partial(Loop, fuse=True)
+def smoothed(indptr, indices, data, top, V, R, keep, gain, onto, add, out, start, stop):
+    """out = keep V + gain (R - (top - S) V) + add onto in rows start..stop: a step of relaxation in one pass.
+
+    ``gain`` has a value for each row; blocks have a multiple of eight columns.
+    """
+    for i in range(start, stop):
+        first, last = indptr[i], indptr[i + 1]
+        g = gain[i]
+        k = keep - g * top
+        for c in range(0, V.shape[1], 8):
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = g * 0
+            for p in range(first, last):
+                weight, row = data[p], V[indices[p], c : c + 8]
+                a0 += weight * row[0]
+                a1 += weight * row[1]
+                a2 += weight * row[2]
+                a3 += weight * row[3]
+                a4 += weight * row[4]
+                a5 += weight * row[5]
+                a6 += weight * row[6]
+                a7 += weight * row[7]
+            v, r, o, at = V[i, c : c + 8], R[i, c : c + 8], onto[i, c : c + 8], out[i, c : c + 8]
+            at[0], at[1], at[2], at[3] = a0, a1, a2, a3
+            at[4], at[5], at[6], at[7] = a4, a5, a6, a7
+            for q in range(8):
+                at[q] = k * v[q] + g * (r[q] + at[q]) + add * o[q]
+
+
+@Loop
+def times_sparse(a_ptr, a_index, a, b_ptr, b_index, b, columns, start, stop):
+    """Rows start..stop of a sparse product A B: entries of each row, their columns (as they come), their values."""
+    counts = np.empty(stop - start, np.int64)
+    place = np.full(columns, -1, np.int64)  # where the row holds a column, if it does
+    room = 16 * (stop - start) + columns
+    index, values = np.empty(room, np.int32), np.empty(room)
+    used = 0
+    for i in range(start, stop):
+        if used + columns > room:
+            room = 2 * room + columns
+            more_index, more_values = np.empty(room, np.int32), np.empty(room)
+            more_index[:used], more_values[:used] = index[:used], values[:used]
+            index, values = more_index, more_values
+        first = used
+        for p in range(a_ptr[i], a_ptr[i + 1]):
+            j, weight = a_index[p], a[p]
+            for q in range(b_ptr[j], b_ptr[j + 1]):
+                c = b_index[q]
+                at = place[c]
+                if at < first:
+                    at = place[c] = used
+                    index[at], values[at] = c, 0.0
+                    used += 1
+                values[at] += weight * b[q]
+        counts[i - start] = used - first
+    return counts, index[:used].copy(), values[:used].copy()
+
+
+@Loop
+def largest_in_rows(indptr, values, keep, sums, start, stop):
+    """Set all but the ``keep`` largest values of each row to 0 and scale the rest to the row's sum, in place."""
+    best = np.empty(keep)
+    for i in range(start, stop):
+        best[:] = -np.inf
         for p in range(indptr[i], indptr[i + 1]):
-            weight = data[p]
-            j = indices[p]
-            for c in range(width):
-                out[i, c] += weight * V[j, c]
+            v = values[p]
+            c = keep - 1
+            while c >= 0 and best[c] < v:
+                if c < keep - 1:
+                    best[c + 1] = best[c]
+                best[c] = v
+                c -= 1
+        total = 0.0
+        left = keep
+        for p in range(indptr[i], indptr[i + 1]):
+            if values[p] < best[keep - 1] or left == 0 or values[p] <= 0.0:
+                values[p] = 0.0
+            else:
+                total += values[p]
+                left -= 1
+        if total > 0.0:
+            for p in range(indptr[i], indptr[i + 1]):
+                values[p] *= sums[i] / total
 
 
 @Loop

@@ -1,27 +1,69 @@
 """Block LOBPCG for the small end of A = top I - S, preconditioned on two grids.
 
-The coarse grid is a cover of the graph by neighbourhoods; functions are carried over by the smoothed
-indicators times sqrt(pi), so the trivial vector is carried exactly. One relaxation kills what
-oscillates (a kernel damps it strongly), the coarse solve what does not; the coarse eigenvectors are
-the start. Small eigenproblems use Gram matrices; blocks are never stacked.
+The coarse grid is a cover of the graph by neighbourhoods, so it needs the graph alone. Functions are carried over
+by the indicators of the neighbourhoods, smoothed twice by the kernel and scaled so that the trivial vector is
+carried exactly. Two steps of Chebyshev kill what oscillates (a kernel damps it strongly), the coarse solve what does
+not; the coarse eigenvectors are the start. The preconditioner works in single precision, everything else in
+double. Blocks are walked in pieces that fit the cache, and summed in a fixed order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from scipy.sparse import csc_array, csr_array, eye_array
+from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh, splu
+from threadpoolctl import threadpool_limits
 
 from . import _compiled
 from .exceptions import ConvergenceError
 from .normalizations import Operator
+from .sources import Threads, row_blocks
 
 Array = NDArray[Any]
+
+CELLS = 8  # neighbourhoods a point is interpolated from
+SHIFT = 1e-9  # of the spread, makes the coarse matrix regular
+DENSE_COARSE = 500  # up to here the coarse eigenproblem is LAPACK's
+
+
+def sparse_product(A: Any, B: Any, runner: Threads) -> csr_array:
+    """A B for sparse matrices, by blocks of rows; the entries of a row come in no order."""
+    blocks = row_blocks(A.shape[0], 64)
+    parts: dict[int, Any] = {}
+
+    def multiply(block: slice) -> None:
+        parts[block.start] = _compiled.times_sparse(
+            A.indptr, A.indices, A.data, B.indptr, B.indices, B.data, B.shape[1], block.start, block.stop
+        )
+
+    runner.run(multiply, blocks)
+    counts, index, values = (np.concatenate([parts[b.start][k] for b in blocks]) for k in range(3))
+    return csr_array((values, index, np.append(0, np.cumsum(counts))), shape=(A.shape[0], B.shape[1]))
+
+
+def _interpolation(smoother: csr_array, labels: Array, count: int, sums: Array, runner: Threads) -> csr_array:
+    """Indicators of the neighbourhoods, smoothed twice; of each row the largest few, scaled to its sum."""
+    n = len(labels)
+    carry = csr_array((sums, labels.astype(np.int32), np.arange(n + 1)), shape=(n, count))
+    for _ in range(2):
+        carry = sparse_product(smoother, carry, runner)
+
+        def cut(block: slice, carry: csr_array = carry) -> None:
+            _compiled.largest_in_rows(carry.indptr, carry.data, CELLS, sums, block.start, block.stop)
+
+        runner.run(cut, row_blocks(n, 64))
+        carry.eliminate_zeros()
+    used = np.bincount(carry.indices, minlength=count) > 0
+    if not used.all():  # a small neighbourhood may have lost every point to larger ones
+        carry = csr_array((carry.data, (np.cumsum(used) - 1)[carry.indices], carry.indptr), shape=(n, int(used.sum())))
+    return carry
 
 
 @dataclass(frozen=True)
@@ -29,117 +71,304 @@ class TwoGrid:
     """An operator with its coarse grid."""
 
     operator: Operator
-    relax: Array  # (n, 1): the diagonal of a relaxation step
-    carry: Any  # (n, coarse) sparse
-    carry_back: Any
-    mass: Any  # carry' carry
-    coarse: Any  # carry' A carry
+    single: csr_array  # the operator's matrix, rounded
+    relax: Array  # (n, 1), single: the diagonal of a relaxation step
+    carry: csr_array  # (n, coarse)
+    mass: csc_array  # carry' carry
+    coarse: csc_array  # carry' A carry
     solver: Any  # its factorisation, shifted a little
+    pairs: tuple[Array, Array]  # coarse eigenvalues of A, smallest first, and vectors
+    highest: float  # a bound on the spectrum of relax A
 
     @classmethod
-    def of(cls, operator: Operator) -> TwoGrid:
-        S, n = operator.matrix, operator.size
-        relax = np.ones((n, 1)) if operator.kind == "markov" else 1 / operator.mass[:, None]
-        strengths = np.abs(S.data)
-        least = float(np.median(strengths)) if len(strengths) else 0.0
-        labels, count = _compiled.aggregate(S.indptr, S.indices, S.data, least)
-        root = np.sqrt(operator.stationary)
-        root /= np.sqrt(np.bincount(labels, weights=operator.stationary, minlength=count))[labels]  # unit columns
-        flat = csr_array((root, labels, np.arange(n + 1)), shape=(n, count))
-        A = operator.top * eye_array(n, format="csr") - S
-        carry = csr_array(flat - 2 / 3 * (A @ flat).multiply(relax))  # 2/3: keeps the columns independent
-        if carry.nnz > 40 * n:
-            raise ConvergenceError(
-                f"The coarse grid of a {n} x {n} operator is too dense ({carry.nnz / n:.0f} cells meet at a point)."
-            )
+    def of(cls, operator: Operator, count: int) -> TwoGrid:
+        """With about ``count`` coarse eigenpairs."""
+        S, n, runner = operator.matrix, operator.size, operator.runner
+        relax = np.ones(n) if operator.kind == "markov" else 1 / operator.mass
+        single = csr_array((S.data.astype(np.float32), S.indices, S.indptr), shape=S.shape)
+        sample = np.abs(S.data[:: max(1, S.nnz // 100_000)])
+        least = float(np.median(sample)) if S.nnz else 0.0
+        labels, cells = _compiled.aggregate(S.indptr, S.indices, S.data, least)
+        smoother = S if operator.kind == "markov" else _jacobi(S, operator.top, relax)
+        carry = _interpolation(smoother, labels, cells, np.sqrt(operator.stationary * n), runner)
         back = csr_array(carry.T)
-        mass, coarse = csc_array(back @ carry), csc_array(back @ (A @ carry))
-        shift = 1e-9 * operator.spread
-        try:
-            solver = splu(csc_array(coarse + shift * mass))
-        except RuntimeError as error:  # SuperLU: exactly singular
-            raise ConvergenceError(
-                f"The coarse grid of a {n} x {n} operator cannot be factorised ({error})."
-            ) from error
-        return cls(operator, relax, carry, back, mass, coarse, solver)
+        mass, image = sparse_product(back, carry, runner), sparse_product(S, carry, runner)
+        coarse = operator.top * mass - sparse_product(back, image, runner)
+        mass, coarse = (_symmetric_csc(M) for M in (mass, coarse))
+        solver = _factorised(csc_array(coarse + SHIFT * operator.spread * mass), n)
+        pairs = _coarse_pairs(coarse, mass, solver, min(count, coarse.shape[0] - 1), operator.spread)
+        column = relax.astype(np.float32)[:, None]
+        highest = _highest(operator, relax[:, None])
+        return cls(operator, single, column, carry, mass, coarse, solver, pairs, highest)
+
+    @cached_property
+    def single_carry(self) -> csr_array:
+        return csr_array((self.carry.data.astype(np.float32), self.carry.indices, self.carry.indptr), self.carry.shape)
+
+    @cached_property
+    def carry_back(self) -> csr_array:
+        return csr_array(self.single_carry.T)
+
+    @cached_property
+    def _null(self) -> tuple[Array, Array]:
+        """Coarse eigenvectors of the value 0, and what makes a right hand side free of them."""
+        values, vectors = self.pairs
+        null = vectors[:, np.abs(values) < 1e-12 * self.operator.spread]
+        return null, self.mass @ null
 
     def apply(self, V: Array) -> Array:
         """A V."""
-        return self.operator.top * V - self.operator.matmat(V)
+        image = self.operator.matmat(V)
+        pieces = _Pieces(self.operator.runner, len(V), V.shape[1])
+
+        def turn(at: slice) -> None:
+            np.subtract(self.operator.top * V[at], image[at], out=image[at])
+
+        pieces.each(turn)
+        return image
 
     def precondition(self, R: Array) -> Array:
-        """Relax, correct on the coarse grid, relax: a symmetric approximation of the inverse of A."""
-        X = self.relax * R
-        X += self.carry @ self.solver.solve(self.carry_back @ (R - self.apply(X)))
-        X += self.relax * (R - self.apply(X))
-        return X
+        """Relax, correct on the coarse grid, relax: a symmetric approximation of the inverse of A, in single."""
+        lacking = -R.shape[1] % 8
+        if lacking:  # the loops run by eight columns
+            return self.precondition(np.pad(R, ((0, 0), (0, lacking))))[:, :-lacking]
+        pieces = _Pieces(self.operator.runner, *R.shape)
+        first, mix, more = _chebyshev(0.3 * self.highest, self.highest)
+        one, zero, gain = np.ones(len(R), np.float32), np.float32(0), more * self.relax[:, 0]
 
-    def start(self, count: int) -> tuple[Array, Array]:
-        """The coarse eigenpairs, small end first: eigenvalues of A and vectors on the fine grid."""
-        size = self.coarse.shape[0]
-        if size <= max(500, 3 * count):
-            values, vectors = linalg.eigh(self.coarse.toarray(), self.mass.toarray(), subset_by_index=(0, count - 1))
-        else:
-            inverse = LinearOperator((size, size), matvec=self.solver.solve, dtype=float)
-            first = np.random.default_rng(size).standard_normal(size)
-            values, vectors = eigsh(
-                self.coarse, k=count, M=self.mass, sigma=-1e-9 * self.operator.spread, OPinv=inverse, v0=first, tol=1e-5
+        def smooth(R: Array, onto: Array, add: np.float32) -> Array:
+            step = pieces.filled(lambda at: self.relax[at] * R[at] * first)
+            return self._step(step, R, 1 + mix, gain, onto, add)
+
+        X = smooth(R, R, zero)
+        below = self._product(self.carry_back, self._step(X, R, zero, one, R, zero)).astype(float)
+        null, against = self._null
+        lift = self.solver.solve(below - against @ (null.T @ below)).astype(np.float32)
+        X += self._product(self.single_carry, lift)
+        return smooth(self._step(X, R, zero, one, R, zero), X, np.float32(1))
+
+    def _step(self, V: Array, R: Array, keep: Any, gain: Array, onto: Array, add: Any) -> Array:
+        """keep V + gain (R - A V) + add onto."""
+        out, S, top = np.empty_like(V), self.single, np.float32(self.operator.top)
+
+        def fill(block: slice) -> None:
+            _compiled.smoothed(
+                S.indptr, S.indices, S.data, top, V, R, keep, gain, onto, add, out, block.start, block.stop
             )
-        order = np.argsort(values)
-        return values[order], self.carry @ vectors[:, order]
+
+        self.operator.runner.run(fill, row_blocks(len(V), 16 * V.shape[1]))
+        return out
+
+    def _product(self, M: csr_array, V: Array) -> Array:
+        out = np.empty((M.shape[0], V.shape[1]), V.dtype)
+
+        def fill(block: slice) -> None:
+            _compiled.times_block(M.indptr, M.indices, M.data, V, out, block.start, block.stop)
+
+        self.operator.runner.run(fill, row_blocks(M.shape[0], 16 * V.shape[1]))
+        return out
+
+    def start(self, known: Array, width: int) -> Array:
+        """The coarse eigenvectors least known already, on the fine grid; noise where there are too few."""
+        vectors = self.pairs[1]
+        first = self._product(self.carry, np.ascontiguousarray(vectors))
+        first /= np.linalg.norm(first, axis=0)
+        fresh = 1 - np.square(known.T @ first).sum(axis=0)
+        order = np.argsort(-np.round(fresh, 1), kind="stable")[:width]
+        first = first[:, np.sort(order[fresh[order] > 0.1])]
+        lacking = width - first.shape[1]
+        if lacking > 0:
+            noise = np.random.default_rng(lacking).standard_normal((self.operator.size, lacking), dtype=np.float32)
+            noise -= (known @ (known.T @ noise)).astype(np.float32)
+            noise = self.precondition(noise).astype(float)
+            first = np.hstack([first, noise / np.linalg.norm(noise, axis=0)])
+        return np.ascontiguousarray(first)
+
+
+def _jacobi(S: csr_array, top: float, relax: Array) -> csr_array:
+    """I - relax (top - S)."""
+    data = S.data * np.repeat(relax, np.diff(S.indptr))
+    rows = np.repeat(np.arange(S.shape[0]), np.diff(S.indptr))
+    data[rows == S.indices] += 1 - relax * top
+    return csr_array((data, S.indices, S.indptr), shape=S.shape)
+
+
+def _symmetric_csc(M: Any) -> csc_array:
+    M = csr_array(M)
+    M.sort_indices()
+    return csc_array((M.data, M.indices, M.indptr), shape=M.shape)
+
+
+def _factorised(matrix: csc_array, n: int) -> Any:
+    try:
+        return splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    except RuntimeError as error:  # SuperLU: exactly singular
+        raise ConvergenceError(f"The coarse grid of a {n} x {n} operator cannot be factorised ({error}).") from error
+
+
+def _coarse_pairs(coarse: csc_array, mass: csc_array, solver: Any, count: int, spread: float) -> tuple[Array, Array]:
+    """Coarse eigenpairs, smallest first, orthonormal in the mass."""
+    size = coarse.shape[0]
+    if size <= max(DENSE_COARSE, 3 * count):
+        return linalg.eigh(coarse.toarray(), mass.toarray(), subset_by_index=(0, count - 1))
+    inverse = LinearOperator((size, size), matvec=solver.solve, dtype=float)
+    first = np.random.default_rng(size).standard_normal(size)
+    values, vectors = eigsh(coarse, k=count, M=mass, sigma=-SHIFT * spread, OPinv=inverse, v0=first, tol=1e-3)
+    order = np.argsort(values)
+    return values[order], vectors[:, order]
+
+
+def _highest(operator: Operator, relax: Array) -> float:
+    """The largest eigenvalue of relax A, a little overestimated."""
+    V = np.random.default_rng(0).standard_normal((operator.size, 8))
+    for _ in range(6):
+        V = relax * (operator.top * V - operator.matmat(V))
+        size = np.linalg.norm(V, axis=0)
+        V /= size
+    return 1.1 * float(size.max())
+
+
+def _chebyshev(low: float, high: float) -> tuple[np.float32, np.float32, np.float32]:
+    """Two steps of Chebyshev on [low, high]: d = first r, then x = (1 + mix) d + more (r - A d)."""
+    middle, half = (high + low) / 2, (high - low) / 2
+    before = half / middle
+    after = 1 / (2 / before - before)
+    return np.float32(1 / middle), np.float32(after * before), np.float32(2 * after / half)
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Rows in pieces that fit the cache, walked by the thread pool and summed in order."""
+
+    runner: Threads
+    rows: int
+    columns: int
+
+    @property
+    def slices(self) -> list[slice]:
+        return row_blocks(self.rows, 32 * self.columns)
+
+    def each(self, function: Callable[[slice], None]) -> None:
+        self.runner.run(function, self.slices)
+
+    def filled(self, function: Callable[[slice], Array], dtype: Any = np.float32) -> Array:
+        out = np.empty((self.rows, self.columns), dtype)
+
+        def fill(at: slice) -> None:
+            out[at] = function(at)
+
+        self.each(fill)
+        return out
+
+    def total(self, function: Callable[[slice], Array]) -> Array:
+        parts: dict[int, Array] = {}
+
+        def put(at: slice) -> None:
+            parts[at.start] = function(at)
+
+        self.each(put)
+        return np.sum([parts[at.start] for at in self.slices], axis=0)
 
 
 def smallest(
     grid: TwoGrid, known: Array, start: Array, count: int, tol: float, most: int
 ) -> tuple[Array, Array, Array, int]:
     """Smallest ``count`` eigenpairs of A beyond ``known``: values, vectors, relative residuals, iterations."""
-    X = _orthonormal(start - known @ (known.T @ start))
-    AX = grid.apply(X)
-    P = AP = None
-    floor = 1e-13 * grid.operator.spread
-    with grid.operator.runner.ticker("solving", " iterations") as bar:
+    with threadpool_limits(1), grid.operator.runner.ticker("solving", " iterations") as bar:
+        block = _Block(grid, known, start)
         for iteration in range(most + 1):
-            values, turn = linalg.eigh(_symmetric(X.T @ AX))
-            X, AX = X @ turn, AX @ turn
-            R = AX - X * values
-            relative = np.linalg.norm(R[:, :count], axis=0) / np.maximum(np.abs(values[:count]), floor)
+            relative = block.relative(count)
             bar.set_postfix_str(f"residual {relative.max():.0e} of {tol:.0e}", refresh=False)
             bar.update()
             if relative.max() <= tol or iteration == most:
                 break
-            W = grid.precondition(R)
-            W -= known @ (known.T @ W)
-            W -= X @ (X.T @ W)
-            W = _orthonormal(W)
-            X, AX, P, AP = _improve(X, AX, W, grid.apply(W), P, AP)
+            block.improve()
             if iteration % 8 == 7:  # rounding gathers in the products carried along
-                X = _orthonormal(X - known @ (known.T @ X))
-                AX, P, AP = grid.apply(X), None, None
-    return values[:count], X[:, :count], relative, iteration
+                block = _Block(grid, known, block.X)
+    return block.values[:count], block.X[:, :count], relative, iteration
 
 
-def _improve(X: Array, AX: Array, W: Array, AW: Array, P: Any, AP: Any) -> tuple[Array, Array, Array, Array]:
-    """Rayleigh-Ritz over [X, W, P] by Gram matrices of the blocks."""
-    blocks, images = ([X, W], [AX, AW]) if P is None else ([X, W, P], [AX, AW, AP])
-    gram = _symmetric(np.block([[a.T @ b for b in blocks] for a in blocks]))
-    form = _symmetric(np.block([[a.T @ b for b in images] for a in blocks]))
-    scale, basis = linalg.eigh(gram)
-    basis = basis[:, scale > 1e-12 * scale[-1]] / np.sqrt(scale[scale > 1e-12 * scale[-1]])
-    turn = basis @ linalg.eigh(basis.T @ form @ basis)[1][:, : X.shape[1]]
-    ends = np.cumsum([b.shape[1] for b in blocks])[:-1]
-    parts = np.split(turn, ends)
-    step, image = (sum(b @ t for b, t in zip(bs[1:], parts[1:])) for bs in (blocks, images))
-    return X @ parts[0] + step, AX @ parts[0] + image, step, image
+class _Block:
+    """Orthonormal X with A X, its Ritz values and residuals, and the last step P."""
+
+    def __init__(self, grid: TwoGrid, known: Array, start: Array) -> None:
+        self.grid, self.known = grid, known
+        self.pieces = _Pieces(grid.operator.runner, *start.shape)
+        self.X = start[:, :0]
+        self.AX = self.P = self.AP = self.X
+        self.values = np.empty(0)
+        for _ in range(2):
+            start = self._orthonormal(self._apart(start))
+        self._ritz(start, start.shape[1])
+
+    def relative(self, count: int) -> Array:
+        """Residuals relative to the values, of the first ``count``."""
+        floor = 1e-13 * self.grid.operator.spread
+        return np.sqrt(self.squares[:count]) / np.maximum(np.abs(self.values[:count]), floor)
+
+    def improve(self) -> None:
+        """Rayleigh-Ritz over [X, W, P], W the preconditioned residuals."""
+        self._ritz(self._apart(self.grid.precondition(self.R)), self.X.shape[1])
+
+    def _apart(self, W: Array) -> Array:
+        """The part of W orthogonal to ``known`` and X."""
+        X, known = self.X, self.known
+        along = self.pieces.total(lambda at: np.hstack([known[at], X[at]]).T @ W[at])
+        split = known.shape[1]
+        return self.pieces.filled(lambda at: W[at] - known[at] @ along[:split] - X[at] @ along[split:], float)
+
+    def _orthonormal(self, W: Array) -> Array:
+        """By the Gram matrix; directions that vanish are dropped."""
+        gram = self.pieces.total(lambda at: W[at].T @ W[at])
+        basis = _whitening(gram, 1e-14)
+        pieces = _Pieces(self.pieces.runner, len(W), basis.shape[1])
+        return pieces.filled(lambda at: W[at] @ basis, float)
+
+    def _ritz(self, W: Array, width: int) -> None:
+        """The best ``width`` pairs in the span of X, W and P, by Gram matrices of the blocks."""
+        X, AX, P, AP, AW = self.X, self.AX, self.P, self.AP, self.grid.apply(W)
+        a, b = X.shape[1], X.shape[1] + W.shape[1]
+        size = b + P.shape[1]
+
+        def products(at: slice) -> Array:
+            return np.hstack([W[at], P[at]]).T @ np.hstack([X[at], W[at], P[at], AX[at], AW[at], AP[at]])
+
+        found = self.pieces.total(products)  # (W and P, all twice)
+        gram, form = np.eye(size), np.zeros((size, size))
+        form[:a, :a] = np.diag(self.values)
+        for whole, half in ((gram, found[:, :size]), (form, found[:, size:])):
+            whole[a:] = half
+            whole[:a, a:] = half[:, :a].T
+        basis = _whitening(gram, 1e-12)
+        values, turn = linalg.eigh(_symmetric(basis.T @ form @ basis))
+        turn = basis @ turn[:, :width]
+        self.values, width = values[:width], turn.shape[1]
+        if width != a:
+            self.X, self.AX = (np.empty((len(W), width)) for _ in range(2))
+        step, image, R = (np.empty((len(W), width), dtype) for dtype in (float, float, np.float32))
+        keep, fresh = turn[:a], turn[a:]
+
+        def update(at: slice) -> Array:
+            step[at] = np.hstack([W[at], P[at]]) @ fresh
+            image[at] = np.hstack([AW[at], AP[at]]) @ fresh
+            self.X[at] = X[at] @ keep + step[at]
+            self.AX[at] = AX[at] @ keep + image[at]
+            rest = self.AX[at] - self.X[at] * self.values
+            R[at] = rest
+            return np.square(rest).sum(axis=0)
+
+        self.squares = self.pieces.total(update)
+        self.R = R
+        if a:
+            self.P, self.AP = step, image
 
 
-def _orthonormal(V: Array) -> Array:
-    """Orthonormal columns by the Gram matrix, twice; directions that vanish are dropped."""
-    for _ in range(2):
-        V = V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
-        scale, turn = linalg.eigh(_symmetric(V.T @ V))
-        keep = scale > 1e-14 * scale[-1]
-        V = V @ (turn[:, keep] / np.sqrt(scale[keep]))
-    return V
+def _whitening(gram: Array, least: float) -> Array:
+    """Q with Q' G Q = I on all but the directions that vanish."""
+    length = np.sqrt(np.maximum(np.diagonal(gram), np.finfo(float).tiny))
+    scale, turn = linalg.eigh(_symmetric(gram / np.outer(length, length)))
+    keep = scale > least * scale[-1]
+    return turn[:, keep] / np.sqrt(scale[keep]) / length[:, None]
 
 
 def _symmetric(M: Array) -> Array:

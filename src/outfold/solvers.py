@@ -234,28 +234,28 @@ class Lobpcg:
     def start(self, operator: Operator) -> Session:
         if not operator.sparse:
             raise ValueError("solver='lobpcg' works on sparse graphs; pass n_neighbors, or solver='auto'.")
-        return _LobpcgSession(operator, TwoGrid.of(operator), self.tol, self.max_iterations)
+        return _LobpcgSession(operator, self.tol, self.max_iterations)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _LobpcgSession:
     operator: Operator
-    grid: TwoGrid
     tol: float
     max_iterations: int
+    grid: TwoGrid | None = None  # made for the first call
 
     def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
-        width = count + max(3, count // 4)
-        first = self.grid.start(min(width + known.shape[1], self.grid.coarse.shape[0] - 1))[1]
-        first /= np.linalg.norm(first, axis=0)
-        fresh = np.linalg.norm(first - known @ (known.T @ first), axis=0)
-        first = first[:, np.sort(np.argsort(-fresh, kind="stable")[:width])]  # those least known already
+        n = self.operator.size
+        width = min(-(-(count + max(3, count // 4)) // 8) * 8, n - known.shape[1])  # products run by eight columns
+        if self.grid is None:
+            self.grid = TwoGrid.of(self.operator, width + known.shape[1])
         goal = self.tol if rough is None else 2e-2
+        first = self.grid.start(known, width)
         values, vectors, relative, used = smallest(self.grid, known, first, count, goal, self.max_iterations)
         if relative.max() > goal or len(values) < count:
             raise ConvergenceError(
                 f"LOBPCG reached a relative residual of {relative.max():.1e} instead of {goal:.0e} after {used} "
-                f"iterations for {count} pairs of a {self.operator.size} x {self.operator.size} operator.",
+                f"iterations for {count} pairs of a {n} x {n} operator.",
                 (self.operator.top - values, vectors),
             )
         return self.operator.top - values, vectors
