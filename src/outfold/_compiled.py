@@ -218,6 +218,91 @@ def transpose_pattern(indptr, indices, columns):
 
 
 @Loop
+def transpose_within(indptr, indices, values, limits, columns):
+    """The transposed pattern of the entries with values[p] <= limits[row], in 32 bits; rows in increasing order."""
+    counts = np.zeros(columns + 1, np.int64)
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            counts[indices[p] + 1] += values[p] <= limits[i]
+    for j in range(columns):
+        counts[j + 1] += counts[j]
+    place = counts[:-1].copy()
+    rows = np.empty(counts[columns], np.int32)
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            if values[p] <= limits[i]:
+                j = indices[p]
+                rows[place[j]] = i
+                place[j] += 1
+    return counts, rows
+
+
+@Loop
+def reaching(indptr, indices, values, weights, mass, out, start, stop):
+    """out[i] = the value at which the weights of row i, summed in order, reach ``mass``; its last if they do not."""
+    for i in range(start, stop):
+        held = 0.0
+        at = indptr[i + 1] - 1
+        for p in range(indptr[i], indptr[i + 1]):
+            held += weights[indices[p]]
+            if held >= mass * (1 - 1e-12):
+                at = p
+                break
+        out[i] = values[at]
+
+
+@Loop
+def off_diagonal_sums(indptr, indices, data, weights):
+    """sum_j data_ij weights_j over j other than i, for each row i."""
+    out = np.zeros(len(indptr) - 1)
+    for i in range(len(indptr) - 1):
+        total = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            if indices[p] != i:
+                total += data[p] * weights[indices[p]]
+        out[i] = total
+    return out
+
+
+@Loop
+def scale_rows_and_columns(indptr, indices, data, factor, start, stop):
+    """data_ij times factor_i factor_j, in place."""
+    for i in range(start, stop):
+        for p in range(indptr[i], indptr[i + 1]):
+            data[p] = data[p] * factor[i] * factor[indices[p]]
+
+
+@Loop
+def connected(indptr, indices):
+    """A label for each row of a symmetric pattern, the same for rows that are connected; in order of first row."""
+    n = len(indptr) - 1
+    parent = np.arange(n)
+    for i in range(n):
+        a = i
+        while parent[a] != a:
+            parent[a] = parent[parent[a]]
+            a = parent[a]
+        for p in range(indptr[i], indptr[i + 1]):
+            b = indices[p]
+            while parent[b] != b:
+                parent[b] = parent[parent[b]]
+                b = parent[b]
+            if a != b:  # the smaller one leads
+                if b < a:
+                    a, b = b, a
+                parent[b] = a
+    labels = np.empty(n, np.int64)
+    count = 0
+    for i in range(n):
+        if parent[i] == i:
+            labels[i] = count
+            count += 1
+        else:
+            labels[i] = labels[parent[i]]  # a leader comes before those it leads
+    return labels
+
+
+@Loop
 def union_rows(a_ptr, a, b_ptr, b):
     """Union of two patterns whose rows are in increasing order of column."""
     n = len(a_ptr) - 1
@@ -286,7 +371,7 @@ def smallest_in_rows(values, k, slack, reach, out_ptr, out, start, stop):
 
 @partial(Loop, fuse=True)
 def times_block(indptr, indices, data, V, out, start, stop):
-    """out[start:stop] = (sparse rows start..stop) @ V for a dense block V; eight columns at a time stay in registers."""
+    """out[start:stop] = (sparse rows start..stop) @ V for a dense block V, eight columns at a time in registers."""
     width = V.shape[1]
     whole = width - width % 8
     for i in range(start, stop):
@@ -339,6 +424,23 @@ def smoothed(indptr, indices, data, top, V, R, keep, gain, onto, add, out, start
             at[4], at[5], at[6], at[7] = a4, a5, a6, a7
             for q in range(8):
                 at[q] = k * v[q] + g * (r[q] + at[q]) + add * o[q]
+
+
+@partial(Loop, fuse=True)
+def three_terms(indptr, indices, data, v, u, scale, middle, minus, out, start, stop):
+    """out = scale (S v - middle v) - minus u in rows start..stop: a step of a recurrence of orthogonal polynomials."""
+    for i in range(start, stop):
+        a = b = c = d = 0.0  # four sums: one would wait for itself
+        last = indptr[i + 1]
+        four = last - (last - indptr[i]) % 4
+        for p in range(indptr[i], four, 4):
+            a += data[p] * v[indices[p]]
+            b += data[p + 1] * v[indices[p + 1]]
+            c += data[p + 2] * v[indices[p + 2]]
+            d += data[p + 3] * v[indices[p + 3]]
+        for p in range(four, last):
+            a += data[p] * v[indices[p]]
+        out[i] = scale * ((a + b) + (c + d) - middle * v[i]) - minus * u[i]
 
 
 @Loop

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csc_array, csr_array, dia_array
 from scipy.sparse.linalg import LinearOperator, eigsh, splu
-from threadpoolctl import threadpool_limits
 
 from . import _compiled
 from .exceptions import ConvergenceError
@@ -30,6 +29,7 @@ Array = NDArray[Any]
 
 CELLS = 8  # neighbourhoods a point is interpolated from
 SHIFT = 1e-9  # of the spread, makes the coarse matrix regular
+DENSE_FACTORS = 6000  # cells up to which a coarse matrix that fills up is factorised as a dense one
 DENSE_COARSE = 500  # up to here the coarse eigenproblem is LAPACK's
 
 
@@ -76,7 +76,7 @@ class TwoGrid:
     carry: csr_array  # (n, coarse)
     mass: csc_array  # carry' carry
     coarse: csc_array  # carry' A carry
-    solver: Any  # its factorisation, shifted a little
+    solve: Callable[[Array], Array]  # by its factors, shifted a little
     pairs: tuple[Array, Array]  # coarse eigenvalues of A, smallest first, and vectors
     highest: float  # a bound on the spectrum of relax A
 
@@ -95,11 +95,10 @@ class TwoGrid:
         mass, image = sparse_product(back, carry, runner), sparse_product(S, carry, runner)
         coarse = operator.top * mass - sparse_product(back, image, runner)
         mass, coarse = (_symmetric_csc(M) for M in (mass, coarse))
-        solver = _factorised(csc_array(coarse + SHIFT * operator.spread * mass), n)
-        pairs = _coarse_pairs(coarse, mass, solver, min(count, coarse.shape[0] - 1), operator.spread)
+        solve = _factorised(coarse, mass, SHIFT * operator.spread)
+        pairs = _coarse_pairs(coarse, mass, solve, min(count, coarse.shape[0] - 1), operator.spread)
         column = relax.astype(np.float32)[:, None]
-        highest = _highest(operator, relax[:, None])
-        return cls(operator, single, column, carry, mass, coarse, solver, pairs, highest)
+        return cls(operator, single, column, carry, mass, coarse, solve, pairs, highest(operator, relax[:, None]))
 
     @cached_property
     def single_carry(self) -> csr_array:
@@ -143,7 +142,7 @@ class TwoGrid:
         X = smooth(R, R, zero)
         below = self._product(self.carry_back, self._step(X, R, zero, one, R, zero)).astype(float)
         null, against = self._null
-        lift = self.solver.solve(below - against @ (null.T @ below)).astype(np.float32)
+        lift = self.solve(below - against @ (null.T @ below)).astype(np.float32)
         X += self._product(self.single_carry, lift)
         return smooth(self._step(X, R, zero, one, R, zero), X, np.float32(1))
 
@@ -199,31 +198,40 @@ def _symmetric_csc(M: Any) -> csc_array:
     return csc_array((M.data, M.indices, M.indptr), shape=M.shape)
 
 
-def _factorised(matrix: csc_array, n: int) -> Any:
+def _factorised(coarse: csc_array, mass: csc_array, shift: float) -> Callable[[Array], Array]:
+    """The inverse of the coarse matrix lifted a little: by the mass, and on its diagonal, as cells may be dependent."""
+    size, diagonal = coarse.shape[0], dia_array((1e-10 * coarse.diagonal()[None], [0]), shape=coarse.shape)
+    lifted = csc_array(coarse + shift * mass + diagonal)
     try:
-        return splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    except RuntimeError as error:  # SuperLU: exactly singular
-        raise ConvergenceError(f"The coarse grid of a {n} x {n} operator cannot be factorised ({error}).") from error
+        if size <= DENSE_FACTORS and lifted.nnz > 0.02 * size**2:  # of a graph of dimension above two: it fills up
+            factor = linalg.cho_factor(lifted.toarray(), overwrite_a=True, check_finite=False)
+            return partial(linalg.cho_solve, factor, check_finite=False)
+        if lifted.nnz > 300 * size > 300 * DENSE_FACTORS:
+            raise RuntimeError(f"{lifted.nnz / size:.0f} entries in a row")
+        factors = splu(lifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    except (RuntimeError, linalg.LinAlgError) as error:  # SuperLU and Cholesky: singular
+        raise ConvergenceError(f"A coarse grid of {size} cells cannot be factorised ({error}).") from error
+    return factors.solve
 
 
-def _coarse_pairs(coarse: csc_array, mass: csc_array, solver: Any, count: int, spread: float) -> tuple[Array, Array]:
+def _coarse_pairs(coarse: csc_array, mass: csc_array, solve: Any, count: int, spread: float) -> tuple[Array, Array]:
     """Coarse eigenpairs, smallest first, orthonormal in the mass."""
     size = coarse.shape[0]
     if size <= max(DENSE_COARSE, 3 * count):
         return linalg.eigh(coarse.toarray(), mass.toarray(), subset_by_index=(0, count - 1))
-    inverse = LinearOperator((size, size), matvec=solver.solve, dtype=float)
+    inverse = LinearOperator((size, size), matvec=solve, dtype=float)
     first = np.random.default_rng(size).standard_normal(size)
     values, vectors = eigsh(coarse, k=count, M=mass, sigma=-SHIFT * spread, OPinv=inverse, v0=first, tol=1e-3)
     order = np.argsort(values)
     return values[order], vectors[:, order]
 
 
-def _highest(operator: Operator, relax: Array) -> float:
-    """The largest eigenvalue of relax A, a little overestimated."""
+def highest(operator: Operator, relax: Array) -> float:
+    """The largest eigenvalue of relax A, a little overestimated: power iteration on a few columns of noise."""
     V = np.random.default_rng(0).standard_normal((operator.size, 8))
-    for _ in range(6):
+    for _ in range(5):
         V = relax * (operator.top * V - operator.matmat(V))
-        size = np.linalg.norm(V, axis=0)
+        size = np.sqrt((V * V).sum(axis=0))
         V /= size
     return 1.1 * float(size.max())
 
@@ -274,7 +282,7 @@ def smallest(
     grid: TwoGrid, known: Array, start: Array, count: int, tol: float, most: int
 ) -> tuple[Array, Array, Array, int]:
     """Smallest ``count`` eigenpairs of A beyond ``known``: values, vectors, relative residuals, iterations."""
-    with threadpool_limits(1), grid.operator.runner.ticker("solving", " iterations") as bar:
+    with grid.operator.runner.ticker("solving", " iterations") as bar:
         block = _Block(grid, known, start)
         for iteration in range(most + 1):
             relative = block.relative(count)

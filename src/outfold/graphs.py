@@ -297,8 +297,9 @@ class SparseGraph:
             out = self._rows(self.anchors, lists, runner)
             out.sort_indices()
             return out
-        ptr, index = self._pattern(self._forward(lists, self.radii))
-        back_ptr, back = _compiled.transpose_pattern(ptr, index, len(self.anchors))
+        n = len(self.anchors)
+        back_ptr, back = _compiled.transpose_within(lists.ptr, lists.index, lists.squared, self.radii, n)
+        ptr, index = _compiled.transpose_pattern(back_ptr, back, n)
         ptr, index = _compiled.union_rows(ptr, index, back_ptr, back)  # my k nearest, or I am among yours
         return self._as_csr(self._measure(self.anchors, ptr, index, runner), self.anchors, self.sigma, runner)
 
@@ -515,15 +516,9 @@ def _mass_held(lists: Lists, measure: Array) -> Array:
 
 def kth(lists: Lists, measure: Array, mass: float) -> Array:
     """Squared distance at which the mass is reached (lists are nearest first)."""
-    if (measure == 1).all():
-        return lists.squared[np.minimum(lists.ptr[:-1] + int(np.ceil(mass * (1 - 1e-12))), lists.ptr[1:]) - 1]
-    held = np.cumsum(measure[lists.index])
-    before = np.append(0.0, held)[lists.ptr[:-1]]
-    level = np.repeat(before, np.diff(lists.ptr)) + mass * (1 - 1e-12)
-    reached = held >= level
-    position = np.arange(len(held))
-    first = np.minimum.reduceat(np.where(reached, position, len(held)), lists.ptr[:-1])
-    return lists.squared[np.minimum(first, lists.ptr[1:] - 1)]
+    out = np.empty(len(lists.ptr) - 1)
+    _compiled.reaching(lists.ptr, lists.index, lists.squared, measure, float(mass), out, 0, len(out))
+    return out
 
 
 def _midway(lists: Lists, measure: Array, k: int) -> Array:

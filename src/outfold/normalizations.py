@@ -353,9 +353,7 @@ def lonely_mass(W: Any, measure: Array) -> Array:
     """Log mass each row sees beside itself (once). Summed without the diagonal: 1 + 1e-20 would forget."""
     own = W.diagonal().copy()
     if issparse(W):
-        rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
-        off = csr_array((np.where(rows == W.indices, 0.0, W.data), W.indices, W.indptr), shape=W.shape)
-        others = off @ measure
+        others = _compiled.off_diagonal_sums(W.indptr, W.indices, W.data, measure)
     else:
         np.fill_diagonal(W, 0.0)
         others = W @ measure
@@ -379,8 +377,7 @@ def links(S: Any, least: float | None = None) -> Any:
 def scale_both_sides(W: Any, factor: Array) -> None:
     """W_ij times factor_i factor_j, in place."""
     if issparse(W):
-        W.data *= np.repeat(factor, np.diff(W.indptr))
-        W.data *= factor[W.indices]
+        _compiled.scale_rows_and_columns(W.indptr, W.indices, W.data, factor, 0, W.shape[0])
     else:
         W *= factor[:, None]
         W *= factor

@@ -7,6 +7,7 @@ known exactly. Those are deflated first, so no solver ever has to find a multipl
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,14 +15,17 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.sparse import csc_array, eye_array
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
+from threadpoolctl import threadpool_limits
 
-from . import components
-from ._twogrid import TwoGrid, smallest
+from . import _compiled, components
+from ._twogrid import TwoGrid, highest, smallest
 from .exceptions import ConvergenceError
 from .normalizations import Operator, links
+from .sources import row_blocks
 
 Array = NDArray[Any]
 
+FILTERED_FROM = 20_000  # rows of a sparse matrix from which Lanczos works on a polynomial of it
 RESIDUAL_SHIFT = 1e-13  # of locally linear embedding, whose small eigenvalues are squares
 
 
@@ -90,9 +94,20 @@ class _LanczosSession:
     tol: float
     max_iterations: int | None
 
+    @cached_property
+    def filter(self) -> _Filter | None:
+        """For large sparse matrices, where keeping a Krylov basis orthogonal costs more than the products."""
+        operator = self.operator
+        if not operator.sparse or operator.kind != "markov" or operator.size <= FILTERED_FROM:
+            return None
+        return _Filter.of(operator)
+
     def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
         n, spread = self.operator.size, self.operator.spread
-
+        if self.filter is not None:
+            found = self.filter.top(known, count, max(self.tol, 1e-10) if rough is None else 1e-2, self.max_iterations)
+            if found[0].min() > self.filter.cut:  # else the filter does not keep their order
+                return found
         tol = self.tol if rough is None else rough / max(abs(self.operator.top), spread / 2)
         with self.operator.runner.ticker("solving", " products") as bar:
 
@@ -102,6 +117,58 @@ class _LanczosSession:
                 return self.operator.matmat(v) - spread * (known @ (known.T @ v))
 
             return _arpack(product, known, count, tol, self.max_iterations)
+
+
+@dataclass(frozen=True)
+class _Filter:
+    """Lanczos on T_m(S), the Chebyshev polynomial that is small up to ``cut`` and grows above it.
+
+    Its basis is m times shorter than that of S for about as many products.
+    """
+
+    operator: Operator
+    low: float  # no eigenvalue lies below
+    cut: float
+    degree: int
+
+    @classmethod
+    def of(cls, operator: Operator) -> _Filter | None:
+        low = operator.top - highest(operator, np.ones((operator.size, 1)))
+        cut = operator.top - 4 * operator.crowding()
+        if cut <= (low + operator.top) / 2:
+            return None
+        rate = np.arccosh(1 + 2 * (operator.top - cut) / (cut - low))  # of growth at the top, for each degree
+        return cls(operator, low, cut, int(np.clip(round(2.5 / rate), 1, 12)))
+
+    def top(self, known: Array, count: int, tol: float, most: int | None) -> tuple[Array, Array]:
+        with threadpool_limits(1), self.operator.runner.ticker("solving", " polynomials") as bar:
+
+            def product(v: Array) -> Array:
+                bar.update()
+                v = v.ravel()
+                v = self._polynomial(v - known @ (known.T @ v))
+                return v - known @ (known.T @ v)
+
+            return _ritz(self.operator, _arpack(product, known, count, tol, most, extra=10)[1])
+
+    def _polynomial(self, v: Array) -> Array:
+        S, middle, half = self.operator.matrix, (self.cut + self.low) / 2, (self.cut - self.low) / 2
+        blocks = row_blocks(len(v), 16)
+        before, now = v, v
+        for k in range(self.degree):
+            scale, minus, out = (1 if k == 0 else 2) / half, float(k > 0), np.empty(len(v))
+            self.operator.runner.run(_three_terms(S, now, before, scale, middle, minus, out), blocks)
+            before, now = now, out
+        return now
+
+
+def _three_terms(S: Any, now: Array, before: Array, scale: float, middle: float, minus: float, out: Array) -> Any:
+    def fill(block: slice) -> None:
+        _compiled.three_terms(
+            S.indptr, S.indices, S.data, now, before, scale, middle, minus, out, block.start, block.stop
+        )
+
+    return fill
 
 
 @dataclass(frozen=True)
@@ -248,10 +315,12 @@ class _LobpcgSession:
         n = self.operator.size
         width = min(-(-(count + max(3, count // 4)) // 8) * 8, n - known.shape[1])  # products run by eight columns
         if self.grid is None:
-            self.grid = TwoGrid.of(self.operator, width + known.shape[1])
+            with threadpool_limits(1):
+                self.grid = TwoGrid.of(self.operator, width + known.shape[1])
         goal = self.tol if rough is None else 2e-2
-        first = self.grid.start(known, width)
-        values, vectors, relative, used = smallest(self.grid, known, first, count, goal, self.max_iterations)
+        with threadpool_limits(1):  # the blocks are cut for our own threads
+            first = self.grid.start(known, width)
+            values, vectors, relative, used = smallest(self.grid, known, first, count, goal, self.max_iterations)
         if relative.max() > goal or len(values) < count:
             raise ConvergenceError(
                 f"LOBPCG reached a relative residual of {relative.max():.1e} instead of {goal:.0e} after {used} "
@@ -261,12 +330,14 @@ class _LobpcgSession:
         return self.operator.top - values, vectors
 
 
-def _arpack(product: Any, known: Array, count: int, tol: float, most: int | None) -> tuple[Array, Array]:
+def _arpack(
+    product: Any, known: Array, count: int, tol: float, most: int | None, extra: int = 30
+) -> tuple[Array, Array]:
     n = len(known)
     start = np.random.default_rng(n).standard_normal(n)
     start -= known @ (known.T @ start)
     action = LinearOperator((n, n), matvec=product, matmat=product, dtype=float)
-    subspace = min(n - 1, 2 * count + 30)
+    subspace = min(n - 1, 2 * count + extra)
     try:
         values, vectors = eigsh(action, k=count, which="LA", v0=start, tol=tol, ncv=subspace, maxiter=most)
     except ArpackError as error:
@@ -311,7 +382,7 @@ class Auto:
 
     dense_up_to: int = 1000
     lanczos_up_to: int = 3000  # of sparse graphs
-    crowded: float = 3e-3
+    crowded: float = 1e-2
 
     def choose(self, operator: Operator, count: int) -> tuple[Any, str]:
         n = operator.size
@@ -331,8 +402,12 @@ class Auto:
             return Lanczos(), f"n = {n} > {self.dense_up_to}, {count} pairs"
         crowding = operator.crowding()
         if crowding > self.crowded:
-            return Lanczos(tol=1e-10), f"sparse, n = {n}, the next eigenvalue is about {crowding:.1g} below the top"
-        return Lobpcg(), f"sparse, n = {n}, eigenvalues crowd within {crowding:.1g} of the top"
+            return Lanczos(
+                tol=1e-7 if n > FILTERED_FROM else 1e-10
+            ), f"sparse, n = {n}, the next eigenvalue is about {crowding:.1g} below the top"
+        # The residual, and with it what transform and embedding differ by, stays near 1e-7 whatever the crowding.
+        tol = float(np.clip(8e-9 / crowding, 2e-5, 2e-4))
+        return Lobpcg(tol), f"sparse, n = {n}, eigenvalues crowd within {crowding:.1g} of the top"
 
     def instead(self, solver: Any, operator: Operator) -> list[Any]:
         """What to try, in order, when a solver fails: with more patience, then another way."""
@@ -435,7 +510,10 @@ def _nearly_trivial(operator: Operator, trivial: Array, count: int) -> Array:
     just what an iterative solver misses."""
     if operator.kind != "markov":
         return np.empty((operator.size, 0))
-    parts = components.find(links(operator.matrix, 1e-13), operator.stationary)
+    linked = links(operator.matrix, 1e-13)
+    if linked is operator.matrix:  # no edge is that weak
+        return np.empty((operator.size, 0))
+    parts = components.find(linked, operator.stationary)
     if parts.count == operator.parts.count:
         return np.empty((operator.size, 0))
     soft = parts.contrasts(count + trivial.shape[1]) * np.sqrt(operator.stationary)[:, None]
@@ -451,11 +529,11 @@ def orient(functions: Array, measure: Array, features: Array | None) -> Array:
     rounding decides. Without features the third moment of psi, then the row order, stand in.
     """
     probes = _probes(len(functions), measure, features)
-    scores = (functions * measure[:, None]).T @ probes  # (components, probes)
-    cubes = (functions**3 * measure[:, None]).sum(axis=0)
+    scores = functions.T @ (probes * measure[:, None])  # (components, probes)
     if features is None:
+        cubes = measure @ functions**3
         scores = np.column_stack([cubes, scores])
-    size = np.sqrt((functions**2 * measure[:, None]).sum(axis=0))[:, None]
+    size = np.sqrt(measure @ np.square(functions))[:, None]
     clear = np.abs(scores) > 1e-3 * size
     first = np.where(clear.any(axis=1), clear.argmax(axis=1), np.abs(scores).argmax(axis=1))
     chosen = scores[np.arange(len(scores)), first]
