@@ -374,10 +374,11 @@ def times_block(indptr, indices, data, V, out, start, stop):
     """out[start:stop] = (sparse rows start..stop) @ V for a dense block V, eight columns at a time in registers."""
     width = V.shape[1]
     whole = width - width % 8
+    zero = V.dtype.type(0)  # of the block's own precision
     for i in range(start, stop):
         first, last = indptr[i], indptr[i + 1]
         for c in range(0, whole, 8):
-            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = data[first] * 0 if last > first else V[0, 0] * 0
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
             for p in range(first, last):
                 weight, row = data[p], V[indices[p], c : c + 8]
                 a0 += weight * row[0]
@@ -391,7 +392,7 @@ def times_block(indptr, indices, data, V, out, start, stop):
             at = out[i, c : c + 8]
             at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7] = a0, a1, a2, a3, a4, a5, a6, a7
         for c in range(whole, width):
-            total = V[0, 0] * 0
+            total = zero
             for p in range(first, last):
                 total += data[p] * V[indices[p], c]
             out[i, c] = total
@@ -403,12 +404,13 @@ def smoothed(indptr, indices, data, top, V, R, keep, gain, onto, add, out, start
 
     ``gain`` has a value for each row; blocks have a multiple of eight columns.
     """
+    zero = V.dtype.type(0)
     for i in range(start, stop):
         first, last = indptr[i], indptr[i + 1]
         g = gain[i]
         k = keep - g * top
         for c in range(0, V.shape[1], 8):
-            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = g * 0
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
             for p in range(first, last):
                 weight, row = data[p], V[indices[p], c : c + 8]
                 a0 += weight * row[0]

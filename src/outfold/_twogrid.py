@@ -230,8 +230,11 @@ def highest(operator: Operator, relax: Array) -> float:
     """The largest eigenvalue of relax A, a little overestimated: power iteration on a few columns of noise."""
     V = np.random.default_rng(0).standard_normal((operator.size, 8))
     for _ in range(5):
-        V = relax * (operator.top * V - operator.matmat(V))
-        size = np.sqrt((V * V).sum(axis=0))
+        image = operator.matmat(V)
+        V *= operator.top
+        V -= image
+        V *= relax
+        size = np.sqrt(np.einsum("ij,ij->j", V, V))
         V /= size
     return 1.1 * float(size.max())
 
@@ -303,7 +306,7 @@ class _Block:
         self.grid, self.known = grid, known
         self.pieces = _Pieces(grid.operator.runner, *start.shape)
         self.X = start[:, :0]
-        self.AX = self.P = self.AP = self.X
+        self.AX = self.P = self.AP = self.R = self.X
         self.values = np.empty(0)
         for _ in range(2):
             start = self._orthonormal(self._apart(start))
@@ -352,23 +355,24 @@ class _Block:
         turn = basis @ turn[:, :width]
         self.values, width = values[:width], turn.shape[1]
         if width != a:
-            self.X, self.AX = (np.empty((len(W), width)) for _ in range(2))
-        step, image, R = (np.empty((len(W), width), dtype) for dtype in (float, float, np.float32))
+            self.X, self.AX, self.R = (np.empty((len(W), width), dtype) for dtype in (float, float, np.float32))
+        if P.shape[1] != width:
+            self.P, self.AP = np.empty((len(W), width)), np.empty((len(W), width))
         keep, fresh = turn[:a], turn[a:]
 
-        def update(at: slice) -> Array:
-            step[at] = np.hstack([W[at], P[at]]) @ fresh
-            image[at] = np.hstack([AW[at], AP[at]]) @ fresh
-            self.X[at] = X[at] @ keep + step[at]
-            self.AX[at] = AX[at] @ keep + image[at]
-            rest = self.AX[at] - self.X[at] * self.values
-            R[at] = rest
-            return np.square(rest).sum(axis=0)
+        def update(at: slice) -> Array:  # in place: a piece is read before it is written
+            step, image = np.hstack([W[at], P[at]]) @ fresh, np.hstack([AW[at], AP[at]]) @ fresh
+            self.P[at], self.AP[at] = step, image
+            step += X[at] @ keep
+            image += AX[at] @ keep
+            self.X[at], self.AX[at] = step, image
+            image -= step * self.values
+            self.R[at] = image
+            return np.square(image).sum(axis=0)
 
         self.squares = self.pieces.total(update)
-        self.R = R
-        if a:
-            self.P, self.AP = step, image
+        if not a:  # the first step comes from nowhere
+            self.P = self.AP = W[:, :0]
 
 
 def _whitening(gram: Array, least: float) -> Array:

@@ -401,7 +401,8 @@ class Auto:
         if not operator.sparse or n <= self.lanczos_up_to:
             return Lanczos(), f"n = {n} > {self.dense_up_to}, {count} pairs"
         crowding = operator.crowding()
-        if crowding > self.crowded:
+        large = n > FILTERED_FROM
+        if crowding > (self.crowded if large else 0.3 * self.crowded):  # a coarse grid pays off later in small ones
             return Lanczos(
                 tol=1e-7 if n > FILTERED_FROM else 1e-10
             ), f"sparse, n = {n}, the next eigenvalue is about {crowding:.1g} below the top"
