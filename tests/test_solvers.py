@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import ArpackNoConvergence
 
 from catalogue import cloud, quietly
-from outfold import DiffusionMaps, LaplacianEigenmaps, solvers
+from outfold import DiffusionMaps, LaplacianEigenmaps, datasets, solvers
 from outfold.exceptions import ConvergenceError
 from outfold.landmarks import Points, Random
 from outfold.runners import Threads, row_blocks
@@ -268,3 +268,71 @@ def test_a_highly_multiple_eigenvalue_is_not_dropped():
     maps = LaplacianEigenmaps(4, kernel="precomputed", laplacian="unnormalized").fit(complete)
     np.testing.assert_allclose(maps.eigenvalues_, 46, atol=1e-10)
     assert maps.embedding_.shape == (46, 4)
+
+
+def flat_torus(n, dimension):
+    angle = np.random.default_rng(0).uniform(0, 2 * np.pi, (n, dimension))
+    return np.hstack([np.cos(angle), np.sin(angle)])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_lobpcg_finds_what_the_inverse_finds(weighted):
+    X = datasets.s_curve(6000, random_state=0)[0]
+    weight = np.random.default_rng(1).uniform(0.5, 2, 6000) if weighted else None
+    truth = DiffusionMaps(10, n_neighbors=16, solver="shift_invert").fit(X, sample_weight=weight)
+    found = DiffusionMaps(10, n_neighbors=16, solver="auto").fit(X, sample_weight=weight)
+    assert found.report_.solver == "lobpcg"
+    assert found.report_.residual < 1e-4
+    np.testing.assert_allclose(1 - found.eigenvalues_, 1 - truth.eigenvalues_, rtol=1e-6)
+    np.testing.assert_allclose(found.transform(X[::60]), found.embedding_[::60], atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", [solvers.Lobpcg(), solvers.Lanczos(tol=1e-5)], ids=["lobpcg", "filtered lanczos"])
+def test_n_jobs_does_not_change_a_bit_of_a_sparse_fit(solver, monkeypatch):
+    monkeypatch.setattr(solvers, "FILTERED_FROM", 1000)
+    X = datasets.s_curve(9000, random_state=0)[0]
+    one, two, three = (DiffusionMaps(5, n_neighbors=12, solver=solver, n_jobs=j).fit(X) for j in (1, 2, 3))
+    assert np.array_equal(one.embedding_, two.embedding_)
+    assert np.array_equal(one.embedding_, three.embedding_)
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 5])
+def test_lanczos_on_a_polynomial_agrees_with_lapack(dimension, monkeypatch):
+    monkeypatch.setattr(solvers, "FILTERED_FROM", 1000)
+    X = flat_torus(2000, dimension)
+    truth = DiffusionMaps(7, n_neighbors=16, solver="dense").fit(X).eigenvalues_
+    found = DiffusionMaps(7, n_neighbors=16, solver=solvers.Lanczos(tol=1e-7)).fit(X)
+    assert found.report_.solver == "lanczos"
+    assert found.report_.residual < 1e-4
+    np.testing.assert_allclose(1 - found.eigenvalues_, 1 - truth, rtol=1e-6)
+
+
+def test_a_filter_that_cuts_too_high_is_not_believed(monkeypatch):
+    monkeypatch.setattr(solvers, "FILTERED_FROM", 1000)
+    sheet = np.random.default_rng(0).uniform(size=(1500, 2))
+    truth = DiffusionMaps(9, n_neighbors=12, solver="dense").fit(sheet).eigenvalues_
+    tight = solvers._Filter.of
+
+    def high(operator):
+        return replace(tight(operator), cut=float(truth[3]))
+
+    monkeypatch.setattr(solvers._Filter, "of", high)
+    found = DiffusionMaps(9, n_neighbors=12, solver="lanczos").fit(sheet).eigenvalues_
+    np.testing.assert_allclose(found, truth, atol=1e-9)
+
+
+def test_auto_takes_lanczos_where_the_top_is_not_crowded(monkeypatch):
+    monkeypatch.setattr(solvers, "FILTERED_FROM", 3000)
+    assert DiffusionMaps(4, n_neighbors=16).fit(flat_torus(4000, 5)).report_.solver == "lanczos"
+    assert DiffusionMaps(4, n_neighbors=16).fit(datasets.s_curve(4000, random_state=0)[0]).report_.solver == "lobpcg"
+
+
+def test_lobpcg_on_several_components_and_on_copies():
+    sheet = np.random.default_rng(0).uniform(size=(1500, 2))
+    X = np.vstack([sheet, sheet[:700] + 5, np.repeat(sheet[:300] - 5, 2, axis=0)])
+    truth, found = (
+        quietly(DiffusionMaps(9, n_neighbors=12, solver=s).fit, X) for s in (solvers.ShiftInvert(), solvers.Lobpcg())
+    )
+    assert found.report_.solver == "lobpcg"
+    assert found.report_.multiplicity == 3
+    np.testing.assert_allclose(1 - found.eigenvalues_[2:], 1 - truth.eigenvalues_[2:], rtol=1e-6)
