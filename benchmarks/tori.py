@@ -9,9 +9,9 @@ import statistics
 import sys
 
 import numpy as np
+from sparse import search, seconds
 
 from outfold import DiffusionMaps
-from sparse import search, seconds
 
 
 def torus(n, dimension):
