@@ -10,7 +10,7 @@ double. Blocks are walked in pieces that fit the cache, and summed in a fixed or
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -79,6 +79,7 @@ class TwoGrid:
     solve: Callable[[Array], Array]  # by its factors, shifted a little
     pairs: tuple[Array, Array]  # coarse eigenvalues of A, smallest first, and vectors
     highest: float  # a bound on the spectrum of relax A
+    space: dict[str, Array] = field(default_factory=dict, repr=False)  # used again and again: fresh memory is slow
 
     @classmethod
     def of(cls, operator: Operator, count: int) -> TwoGrid:
@@ -115,9 +116,15 @@ class TwoGrid:
         null = vectors[:, np.abs(values) < 1e-12 * self.operator.spread]
         return null, self.mass @ null
 
+    def room(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+        """The place of that name, as it was left if the shape is the same."""
+        if name not in self.space or self.space[name].shape != shape:
+            self.space[name] = np.empty(shape, dtype)
+        return self.space[name]
+
     def apply(self, V: Array) -> Array:
-        """A V."""
-        image = self.operator.matmat(V)
+        """A V, valid until the next call."""
+        image = self.operator.matmat(V, self.room("image", V.shape, float))
         pieces = _Pieces(self.operator.runner, len(V), V.shape[1])
 
         def turn(at: slice) -> None:
@@ -127,7 +134,10 @@ class TwoGrid:
         return image
 
     def precondition(self, R: Array) -> Array:
-        """Relax, correct on the coarse grid, relax: a symmetric approximation of the inverse of A, in single."""
+        """Relax, correct on the coarse grid, relax: a symmetric approximation of the inverse of A.
+
+        In single precision; valid until the next call.
+        """
         lacking = -R.shape[1] % 8
         if lacking:  # the loops run by eight columns
             return self.precondition(np.pad(R, ((0, 0), (0, lacking))))[:, :-lacking]
@@ -135,20 +145,30 @@ class TwoGrid:
         first, mix, more = _chebyshev(0.3 * self.highest, self.highest)
         one, zero, gain = np.ones(len(R), np.float32), np.float32(0), more * self.relax[:, 0]
 
-        def smooth(R: Array, onto: Array, add: np.float32) -> Array:
-            step = pieces.filled(lambda at: self.relax[at] * R[at] * first)
-            return self._step(step, R, 1 + mix, gain, onto, add)
+        step, X, rest = (self.room(name, R.shape, np.float32) for name in ("step", "X", "rest"))
 
-        X = smooth(R, R, zero)
-        below = self._product(self.carry_back, self._step(X, R, zero, one, R, zero)).astype(float)
+        def smooth(R: Array, onto: Array, add: np.float32, out: Array) -> Array:
+            def first_step(at: slice) -> None:
+                np.multiply(self.relax[at] * first, R[at], out=step[at])
+
+            pieces.each(first_step)
+            return self._step(step, R, 1 + mix, gain, onto, add, out)
+
+        smooth(R, R, zero, X)
+        below = self._product(self.carry_back, self._step(X, R, zero, one, R, zero, rest)).astype(float)
         null, against = self._null
         lift = self.solve(below - against @ (null.T @ below)).astype(np.float32)
-        X += self._product(self.single_carry, lift)
-        return smooth(self._step(X, R, zero, one, R, zero), X, np.float32(1))
+        self._product(self.single_carry, lift, step)
 
-    def _step(self, V: Array, R: Array, keep: Any, gain: Array, onto: Array, add: Any) -> Array:
+        def correct(at: slice) -> None:
+            X[at] += step[at]
+
+        pieces.each(correct)
+        return smooth(self._step(X, R, zero, one, R, zero, rest), X, np.float32(1), self.room("W", R.shape, np.float32))
+
+    def _step(self, V: Array, R: Array, keep: Any, gain: Array, onto: Array, add: Any, out: Array) -> Array:
         """keep V + gain (R - A V) + add onto."""
-        out, S, top = np.empty_like(V), self.single, np.float32(self.operator.top)
+        S, top = self.single, np.float32(self.operator.top)
 
         def fill(block: slice) -> None:
             _compiled.smoothed(
@@ -158,8 +178,8 @@ class TwoGrid:
         self.operator.runner.run(fill, row_blocks(len(V), 16 * V.shape[1]))
         return out
 
-    def _product(self, M: csr_array, V: Array) -> Array:
-        out = np.empty((M.shape[0], V.shape[1]), V.dtype)
+    def _product(self, M: csr_array, V: Array, out: Array | None = None) -> Array:
+        out = np.empty((M.shape[0], V.shape[1]), V.dtype) if out is None else out
 
         def fill(block: slice) -> None:
             _compiled.times_block(M.indptr, M.indices, M.data, V, out, block.start, block.stop)
@@ -229,8 +249,9 @@ def _coarse_pairs(coarse: csc_array, mass: csc_array, solve: Any, count: int, sp
 def highest(operator: Operator, relax: Array) -> float:
     """The largest eigenvalue of relax A, a little overestimated: power iteration on a few columns of noise."""
     V = np.random.default_rng(0).standard_normal((operator.size, 8))
+    image = np.empty(V.shape)
     for _ in range(5):
-        image = operator.matmat(V)
+        image = operator.matmat(V, image)
         V *= operator.top
         V -= image
         V *= relax
@@ -262,8 +283,8 @@ class _Pieces:
     def each(self, function: Callable[[slice], None]) -> None:
         self.runner.run(function, self.slices)
 
-    def filled(self, function: Callable[[slice], Array], dtype: Any = np.float32) -> Array:
-        out = np.empty((self.rows, self.columns), dtype)
+    def filled(self, out: Array, function: Callable[[slice], Array]) -> Array:
+        """``out`` with every piece as the function says, which may read that piece."""
 
         def fill(at: slice) -> None:
             out[at] = function(at)
@@ -326,14 +347,15 @@ class _Block:
         X, known = self.X, self.known
         along = self.pieces.total(lambda at: np.hstack([known[at], X[at]]).T @ W[at])
         split = known.shape[1]
-        return self.pieces.filled(lambda at: W[at] - known[at] @ along[:split] - X[at] @ along[split:], float)
+        out = self.grid.room("apart", W.shape, float)
+        return self.pieces.filled(out, lambda at: W[at] - known[at] @ along[:split] - X[at] @ along[split:])
 
     def _orthonormal(self, W: Array) -> Array:
         """By the Gram matrix; directions that vanish are dropped."""
         gram = self.pieces.total(lambda at: W[at].T @ W[at])
         basis = _whitening(gram, 1e-14)
-        pieces = _Pieces(self.pieces.runner, len(W), basis.shape[1])
-        return pieces.filled(lambda at: W[at] @ basis, float)
+        out = self.grid.room("apart", (len(W), basis.shape[1]), float)  # W itself, unless a direction is dropped
+        return self.pieces.filled(out, lambda at: W[at] @ basis)
 
     def _ritz(self, W: Array, width: int) -> None:
         """The best ``width`` pairs in the span of X, W and P, by Gram matrices of the blocks."""

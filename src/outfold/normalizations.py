@@ -196,10 +196,12 @@ class Operator:
     def sparse(self) -> bool:
         return issparse(self.matrix)
 
-    def matmat(self, V: Array) -> Array:
+    def matmat(self, V: Array, out: Array | None = None) -> Array:
+        """S V, in ``out`` if there is one (fresh memory costs as much as a product)."""
         if not self.sparse or V.shape[1] == 1:
             return self.matrix @ V
-        out, V, M = np.empty(V.shape), np.ascontiguousarray(V), self.matrix
+        out = np.empty(V.shape) if out is None else out
+        V, M = np.ascontiguousarray(V), self.matrix
 
         def fill(block: slice) -> None:
             _compiled.times_block(M.indptr, M.indices, M.data, V, out, block.start, block.stop)
