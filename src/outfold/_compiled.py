@@ -369,7 +369,7 @@ def smallest_in_rows(values, k, slack, reach, out_ptr, out, start, stop):
         out_ptr[i] = found
 
 
-@partial(Loop, fuse=True)
+@partial(Loop, freedom=FUSED)
 def times_block(indptr, indices, data, V, out, start, stop):
     """out[start:stop] = (sparse rows start..stop) @ V for a dense block V, eight columns at a time in registers."""
     width = V.shape[1]
@@ -398,7 +398,7 @@ def times_block(indptr, indices, data, V, out, start, stop):
             out[i, c] = total
 
 
-@partial(Loop, fuse=True)
+@partial(Loop, freedom=FUSED)
 def smoothed(indptr, indices, data, top, V, R, keep, gain, onto, add, out, start, stop):
     """out = keep V + gain (R - (top - S) V) + add onto in rows start..stop: a step of relaxation in one pass.
 
@@ -428,7 +428,7 @@ def smoothed(indptr, indices, data, top, V, R, keep, gain, onto, add, out, start
                 at[q] = k * v[q] + g * (r[q] + at[q]) + add * o[q]
 
 
-@partial(Loop, fuse=True)
+@partial(Loop, freedom=FUSED)
 def three_terms(indptr, indices, data, v, u, scale, middle, minus, out, start, stop):
     """out = scale (S v - middle v) - minus u in rows start..stop: a step of a recurrence of orthogonal polynomials."""
     for i in range(start, stop):

@@ -23,7 +23,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh, splu
 from . import _compiled
 from .exceptions import ConvergenceError
 from .normalizations import Operator
-from .sources import Threads, row_blocks
+from .runners import Threads, row_blocks
 
 Array = NDArray[Any]
 

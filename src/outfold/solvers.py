@@ -21,7 +21,7 @@ from . import _compiled, components
 from ._twogrid import TwoGrid, highest, smallest
 from .exceptions import ConvergenceError
 from .normalizations import Operator, links
-from .sources import row_blocks
+from .runners import row_blocks
 
 Array = NDArray[Any]
 
