@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -46,6 +47,12 @@ def row_blocks(rows: int, width: int) -> list[slice]:
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
+@lru_cache(maxsize=4)
+def _leaf_pool(workers: int, process: int) -> ThreadPoolExecutor:
+    """Threads that stay, for loops of milliseconds; a forked process has none of them and starts its own."""
+    return ThreadPoolExecutor(workers, thread_name_prefix="outfold")
+
+
 @dataclass(frozen=True)
 class Threads:
     """Run a function over row blocks on ``n_jobs`` threads (None: every core), in order.
@@ -64,13 +71,12 @@ class Threads:
         return max(1, cores + 1 + self.n_jobs) if self.n_jobs < 0 else self.n_jobs
 
     def run(self, function: Callable[[slice], Any], blocks: list[slice]) -> None:
-        """Call ``function(block)`` for every block: for compiled loops, which leave BLAS alone."""
+        """Call ``function(block)`` for every block: for compiled loops, which leave BLAS and other blocks alone."""
         if len(blocks) == 1 or self.workers == 1:
             for block in blocks:
                 function(block)
             return
-        with ThreadPoolExecutor(self.workers) as pool:
-            list(pool.map(function, blocks))
+        list(_leaf_pool(self.workers, os.getpid()).map(function, blocks))
 
     def map(self, function: Callable[[slice], Any], blocks: list[slice], title: str) -> Iterator[Any]:
         """Yield ``function(block)`` for every block, in order."""
