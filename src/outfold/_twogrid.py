@@ -188,7 +188,7 @@ class TwoGrid:
         return out
 
     def start(self, known: Array, width: int) -> Array:
-        """The coarse eigenvectors least known already, on the fine grid; noise where there are too few."""
+        """The coarse eigenvectors least known already, on the fine grid; smooth noise where there are too few."""
         vectors = self.pairs[1]
         first = self._product(self.carry, np.ascontiguousarray(vectors))
         first /= np.linalg.norm(first, axis=0)
@@ -197,9 +197,10 @@ class TwoGrid:
         first = first[:, np.sort(order[fresh[order] > 0.1])]
         lacking = width - first.shape[1]
         if lacking > 0:
-            noise = np.random.default_rng(lacking).standard_normal((self.operator.size, lacking), dtype=np.float32)
-            noise -= (known @ (known.T @ noise)).astype(np.float32)
-            noise = self.precondition(noise).astype(float)
+            noise = np.random.default_rng(lacking).standard_normal((self.mass.shape[0], lacking))
+            null, against = self._null
+            noise = self.solve(noise - against @ (null.T @ noise))  # noise in which smooth functions stand out
+            noise = self._product(self.carry, np.ascontiguousarray(noise))
             first = np.hstack([first, noise / np.linalg.norm(noise, axis=0)])
         return np.ascontiguousarray(first)
 
@@ -250,7 +251,7 @@ def highest(operator: Operator, relax: Array) -> float:
     """The largest eigenvalue of relax A, a little overestimated: power iteration on a few columns of noise."""
     V = np.random.default_rng(0).standard_normal((operator.size, 8))
     image = np.empty(V.shape)
-    for _ in range(5):
+    for _ in range(4):
         image = operator.matmat(V, image)
         V *= operator.top
         V -= image
