@@ -407,8 +407,8 @@ class Auto:
                 tol=1e-7 if n > FILTERED_FROM else 1e-10
             ), f"sparse, n = {n}, the next eigenvalue is about {crowding:.1g} below the top"
         # The residual, and with it what transform and embedding differ by, stays near 1e-7 whatever the crowding;
-        # eigenvalues err by the square of tol.
-        tol = float(np.clip(8e-9 / crowding, 2e-5, 8e-4))
+        # eigenvalues err by the square of tol. In dimensions above two, where they crowd less, near 1e-6 must do.
+        tol = float(np.clip(8e-9 / crowding, 1e-4 if large and crowding > 1e-3 else 2e-5, 8e-4))
         return Lobpcg(tol), f"sparse, n = {n}, eigenvalues crowd within {crowding:.1g} of the top"
 
     def instead(self, solver: Any, operator: Operator) -> list[Any]:
