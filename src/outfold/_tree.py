@@ -143,16 +143,36 @@ def longer(array, least):
 
 
 @Loop
-def nearest(Z, order, k, P, rows, low, high, first, last):
-    """The k nearest points of the rows of Z in ``order``, and all as far as the last, by distance and then by row.
+def found_in(line, a, b, rows, bound, k, values, members, count):
+    """Points of a leaf within the bound, put where they belong among a few or behind the others: how many there are
+    now, and the bound."""
+    for j in range(b - a):
+        if line[j] <= bound:
+            if k <= 128:
+                count = insert(values, members, count, k, line[j], rows[a + j])
+                bound = min(bound, values[k - 1]) if count >= k else bound
+            else:
+                values[count], members[count] = line[j], rows[a + j]
+                count += 1
+    if k > 128 and count >= 2 * k:
+        count = sort_and_cut(values, members, count, k)
+        bound = min(bound, values[k - 1])
+    return count, bound
+
+
+@Loop
+def nearest(Z, order, k, reach, longest, P, rows, low, high, first, last):
+    """The k nearest points of the rows of Z in ``order``, all as far as the last, and those with d^2 <= reach[j] or a
+    little more (in the order of leaves; none if that is empty), by distance and then by row.
 
     Returns how many each has, which, and their squared distances, one row after another. Few are inserted where they
     belong; many are gathered and sorted.
     """
-    inner, widest, few = len(low) // 2, (last - first)[len(low) // 2 :].max(), k <= 128
+    inner, widest, reached = len(low) // 2, (last - first)[len(low) // 2 :].max(), len(reach) > 0
     counts, total = np.empty(len(order), np.int64), 0
     index, squared = np.empty(len(order) * k, np.int64), np.empty(len(order) * k)
     values, members = np.empty(2 * k + 4 * widest), np.empty(2 * k + 4 * widest, np.int64)
+    beside, beside_members = np.empty(len(values)), np.empty(len(values), np.int64)
     waiting, distance, line = np.empty(128, np.int64), np.empty(128), np.empty(widest)
     kth = np.inf
     for at in range(len(order)):
@@ -163,42 +183,44 @@ def nearest(Z, order, k, P, rows, low, high, first, last):
             for f in range(len(z)):
                 moved += (z[f] - Z[order[at - 1], f]) ** 2
             bound = (np.sqrt(kth) + np.sqrt(moved)) ** 2 * (1 + 1e-9)
-        count, height = 0, 1
+        count, more, height = 0, 0, 1
         waiting[0], distance[0] = 0, 0.0
         while height > 0:
             height -= 1
-            if distance[height] > bound:
-                continue
             node = waiting[height]
+            if distance[height] > bound and not (reached and distance[height] <= longest[node] * (1 + 1e-9)):
+                continue
             while node < inner:  # down to the nearer child, the other one waits
                 left, right = to_children(z, node, low, high)
-                node = 2 * node + 1 if left <= right else 2 * node + 2
-                other = max(left, right)
-                if other <= bound:
-                    waiting[height], distance[height] = node + 1 if left <= right else node - 1, other
+                node, other = (2 * node + 1, 2 * node + 2) if left <= right else (2 * node + 2, 2 * node + 1)
+                far = max(left, right)
+                if far <= bound or (reached and far <= longest[other] * (1 + 1e-9)):
+                    waiting[height], distance[height] = other, far
                     height += 1
             a, b = first[node], last[node]
             to_points(z, P, a, b, line)
             if count + b - a > len(values):
-                count = count if few else sort_and_cut(values, members, count, k)
                 values, members = longer(values, 0), longer(members, 0)
-            for j in range(b - a):
-                if line[j] <= bound:
-                    if few:
-                        count = insert(values, members, count, k, line[j], rows[a + j])
-                        bound = min(bound, values[k - 1]) if count >= k else bound
-                    else:
-                        values[count], members[count] = line[j], rows[a + j]
-                        count += 1
-            if not few and count >= 2 * k:
-                count = sort_and_cut(values, members, count, k)
-                bound = min(bound, values[k - 1])
-        count = count if few else sort_and_cut(values, members, count, k)
+            count, bound = found_in(line, a, b, rows, bound, k, values, members, count)
+            if reached:
+                if more + b - a > len(beside):
+                    beside, beside_members = longer(beside, 0), longer(beside_members, 0)
+                for j in range(b - a):
+                    if line[j] <= reach[a + j] * (1 + 1e-9):
+                        beside[more], beside_members[more] = line[j], rows[a + j]
+                        more += 1
+        count = count if k <= 128 else sort_and_cut(values, members, count, k)
+        kth = values[k - 1]
+        if count + more > len(values):
+            values, members = longer(values, count + more), longer(members, count + more)
+        for j in range(more):
+            if beside[j] > kth:
+                count = insert(values, members, count, len(values), beside[j], beside_members[j])
         if total + count > len(index):
             index, squared = longer(index, total + count), longer(squared, total + count)
         for j in range(count):
             index[total + j], squared[total + j] = members[j], values[j]
-        counts[at], kth, total = count, values[k - 1], total + count
+        counts[at], total = count, total + count
     return counts, index[:total], squared[:total]
 
 
@@ -246,27 +268,6 @@ def within(Z, order, radii, reach, longest, P, rows, low, high, first, last):
                     total += 1
         counts[at] = total - before
     return counts, index[:total], squared[:total]
-
-
-@Loop
-def merged(counts, index, squared, more_counts, more_index, more_squared):
-    """The nearest of each row, in order, and what else was found beyond them."""
-    both = np.empty(len(counts), np.int64)
-    room = len(index) + len(more_index)
-    all_index, all_squared = np.empty(room, np.int64), np.empty(room)
-    at, more, total = 0, 0, 0
-    for i in range(len(counts)):
-        held = counts[i]
-        part_index, part_squared = all_index[total:], all_squared[total:]
-        for j in range(held):
-            part_index[j], part_squared[j] = index[at + j], squared[at + j]
-        last = squared[at + counts[i] - 1]
-        for j in range(more, more + more_counts[i]):
-            if more_squared[j] > last:
-                held = insert(part_squared, part_index, held, room, more_squared[j], more_index[j])
-        at, more, total = at + counts[i], more + more_counts[i], total + held
-        both[i] = held
-    return both, all_index[:total], all_squared[:total]
 
 
 @Loop

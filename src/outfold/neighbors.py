@@ -119,15 +119,8 @@ class Tree:
 
     def closest(self, Z: Array, k: int, runner: Threads, groups: Any = None) -> Lists:
         k = min(len(self.distances.anchors), k)
-        if groups is None:
-            return self._walk(Z, runner, lambda Z, order: _tree.nearest(Z, order, k, *self.tree))
-        radii = np.ones(len(Z))
-
-        def look(Z: Array, order: Array) -> tuple[Array, ...]:
-            near = _tree.nearest(Z, order, k, *self.tree)
-            return _tree.merged(*near, *_tree.within(Z, order, radii, *groups, *self.tree))
-
-        return self._walk(Z, runner, look)
+        reach, longest = (np.empty(0), np.empty(0)) if groups is None else groups
+        return self._walk(Z, runner, lambda Z, order: _tree.nearest(Z, order, k, reach, longest, *self.tree))
 
     def arranged(self, Z: Array, runner: Threads) -> Array:
         """By the leaf a row falls into."""
