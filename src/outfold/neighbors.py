@@ -188,7 +188,7 @@ class Brute:
         def look(block: slice) -> tuple[Array, Array]:
             table, slack = self._table(Z[block])
             rows = len(table)
-            counts, width = np.empty(rows, np.int64), min(n, k + 8)
+            counts, width = np.empty(rows, np.int64), min(n, k + 8 if groups is None else 4 * k)
             while True:
                 out = np.empty((rows, width), np.int64)
                 _compiled.smallest_in_rows(table, k, 2 * slack, reach, counts, out, 0, rows)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 BLOCK_ENTRIES = 1 << 20  # 8 MB of float64 a block: large enough for BLAS, small enough for the cache
 
@@ -45,6 +45,17 @@ def row_blocks(rows: int, width: int) -> list[slice]:
     """Cut ``rows`` rows of ``width`` entries into blocks of about ``BLOCK_ENTRIES`` entries."""
     step = block_rows(width)
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    """The libraries that have threads of their own; looking for them takes milliseconds."""
+    return ThreadpoolController()
+
+
+def blas_threads(count: int) -> Any:
+    """Inside, BLAS works with so many threads."""
+    return _blas().limit(limits=count)
 
 
 @lru_cache(maxsize=4)
@@ -93,7 +104,7 @@ class Threads:
         Items are drawn and results held a few at a time, so a walk over more than memory stays small.
         """
         waiting: deque[tuple[slice, Future[Any]]] = deque()
-        with self.bar(title, rows) as bar, threadpool_limits(1), ThreadPoolExecutor(self.workers) as pool:
+        with self.bar(title, rows) as bar, blas_threads(1), ThreadPoolExecutor(self.workers) as pool:
             try:
                 for block, arguments in items:
                     waiting.append((block, pool.submit(function, *arguments)))
@@ -120,7 +131,7 @@ class Threads:
         if self.n_jobs is None:
             yield
         else:
-            with threadpool_limits(self.workers):
+            with blas_threads(self.workers):
                 yield
 
     def bar(self, title: str, rows: int) -> Any:

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.sparse import csc_array, eye_array
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
-from threadpoolctl import threadpool_limits
 
 from . import _compiled, components
 from ._twogrid import TwoGrid, highest, smallest
 from .exceptions import ConvergenceError
 from .normalizations import Operator, links
-from .runners import row_blocks
+from .runners import blas_threads, row_blocks
 
 Array = NDArray[Any]
 
@@ -141,7 +140,7 @@ class _Filter:
         return cls(operator, low, cut, int(np.clip(round(2.5 / rate), 1, 12)))
 
     def top(self, known: Array, count: int, tol: float, most: int | None) -> tuple[Array, Array]:
-        with threadpool_limits(1), self.operator.runner.ticker("solving", " polynomials") as bar:
+        with blas_threads(1), self.operator.runner.ticker("solving", " polynomials") as bar:
 
             def product(v: Array) -> Array:
                 bar.update()
@@ -315,10 +314,10 @@ class _LobpcgSession:
         n = self.operator.size
         width = min(-(-(count + max(3, count // 4)) // 8) * 8, n - known.shape[1])  # products run by eight columns
         if self.grid is None:
-            with threadpool_limits(1):
+            with blas_threads(1):
                 self.grid = TwoGrid.of(self.operator, width + known.shape[1])
         goal = self.tol if rough is None else 2e-2
-        with threadpool_limits(1):  # the blocks are cut for our own threads
+        with blas_threads(1):  # the blocks are cut for our own threads
             first = self.grid.start(known, width)
             values, vectors, relative, used = smallest(self.grid, known, first, count, goal, self.max_iterations)
         if relative.max() > goal or len(values) < count:
