@@ -162,8 +162,8 @@ def growth():
 def gamma():
     n, parts = 100_000, [0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0]
     data = f"datasets.s_curve({n}, random_state=0)[0]"
-    whole = fit("DiffusionMaps(10)", data, 3)["seconds"]
-    seconds = [fit(f"Roseland(10, landmarks={g}, n_neighbors=32, random_state=0)", data, 3)["seconds"] for g in parts]
+    whole = fit("DiffusionMaps(10)", data)["seconds"]
+    seconds = [fit(f"Roseland(10, landmarks={g}, n_neighbors=32, random_state=0)", data)["seconds"] for g in parts]
     print(f"| gamma, {n} rows | " + " | ".join(f"{g:g}" for g in parts) + " | DiffusionMaps |")
     print("|" + "---|" * (len(parts) + 2))
     print("| seconds | " + " | ".join(f"{s:.1f}" for s in seconds) + f" | {whole:.1f} |", flush=True)

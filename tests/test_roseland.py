@@ -171,3 +171,11 @@ def test_pieces_become_contrasts():
 def test_bad_parameters(parameters, message):
     with pytest.raises(ValueError, match=message):
         Roseland(random_state=0, **parameters).fit(X)
+
+
+def test_two_grids_solve_for_landmarks_that_wait():
+    rows = s_curve(30_000, random_state=0)[0]
+    rows = np.vstack([rows, rows[rows[:, 1] < 0.7] + 1e-3])  # denser on one side
+    model = Roseland(5, landmarks=8000, n_neighbors=32, random_state=0).fit(rows)
+    assert model.report_.solver == "lobpcg"
+    assert model.report_.residual < 1e-3

@@ -85,12 +85,13 @@ class TwoGrid:
     def of(cls, operator: Operator, count: int) -> TwoGrid:
         """With about ``count`` coarse eigenpairs."""
         S, n, runner = operator.matrix, operator.size, operator.runner
-        relax = np.ones(n) if operator.kind == "markov" else 1 / operator.mass
+        plain = operator.kind == "markov" and operator.pace is None
+        relax = np.ones(n) if plain else 1 / (operator.mass if operator.pace is None else operator.pace)
         single = csr_array((S.data.astype(np.float32), S.indices, S.indptr), shape=S.shape)
         sample = np.abs(S.data[:: max(1, S.nnz // 100_000)])
         least = float(np.median(sample)) if S.nnz else 0.0
         labels, cells = _compiled.aggregate(S.indptr, S.indices, S.data, least)
-        smoother = S if operator.kind == "markov" else _jacobi(S, operator.top, relax)
+        smoother = S if plain else _jacobi(S, operator.top, relax)
         carry = _interpolation(smoother, labels, cells, np.sqrt(operator.stationary * n), runner)
         back = csr_array(carry.T)
         mass, image = sparse_product(back, carry, runner), sparse_product(S, carry, runner)

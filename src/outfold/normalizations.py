@@ -162,6 +162,7 @@ class Operator:
     mass: Any = None  # q = W m; centred: the kernel's column means
     both_ends: bool = False  # the eigenvalues largest in magnitude are wanted, whatever their sign
     runner: Threads = field(default_factory=Threads)
+    pace: Array | None = None  # how fast each anchor moves, where some wait: the size of the diagonal of top - matrix
     smooth: Array | None = None  # (n, few): smooth functions, from which a solver may guess how crowded the top is
 
     @property

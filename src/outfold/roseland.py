@@ -288,7 +288,8 @@ class Passes(ABC):
         stationary = np.square(root * seen / wait)
         stationary /= stationary.sum()
         parts = components.find(links(G), stationary)
-        return Operator("markov", G, 1.0, 2.0, np.ones(count), stationary, parts, gain, seen)
+        moves = np.square(wait) if (wait < 1).any() else None
+        return Operator("markov", G, 1.0, 2.0, np.ones(count), stationary, parts, gain, seen, pace=moves)
 
     def _restored(self, stage: str) -> dict[str, Array] | None:
         """The state of a pass over these landmarks (before those that nothing sees are left out there are more)."""
