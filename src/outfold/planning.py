@@ -1,7 +1,7 @@
 """What a fit would take, before it takes it: bytes and seconds of each stage, and what "auto" would choose.
 
 Bytes count what a fit holds at once beside the data; seconds are those of a core of 3 GHz with AVX2, divided among the
-cores. Graphs are taken to have five times as many second neighbours as neighbours, which is right for surfaces.
+cores, and right within a factor of about 1.5. Graphs are taken to have five times as many second neighbours as neighbours, which is right for surfaces.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .solvers import Auto
 
 FLOPS = 2.5e10  # of a product, a second on one core
 ENTRY = 4e-9  # seconds for an entry of a dense kernel: distance, exponential, sums
-VISIT = 1.2e-7  # seconds for each neighbour found by a tree
-EDGE = 2e-8  # seconds for an edge of a graph, on the way to an operator
-PRODUCT = 1.5e-9  # seconds for a term of a sparse product
+VISIT = 1.8e-7  # seconds for each neighbour found by a tree
+EDGE = 3e-8  # seconds for an edge of a graph, on the way to an operator
+PRODUCT = 4e-9  # seconds for a term of a sparse product
 SECOND = 5  # second neighbours for each neighbour
 
 
