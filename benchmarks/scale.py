@@ -47,8 +47,8 @@ def measured(call):
 
 def fitted(method, X):
     method, found = measured(lambda: method.fit(X))
-    planned = plan(X, method)
-    return method, found | {"residual": method.report_.residual, "solver": method.report_.solver, "planned": planned.peak}
+    report, planned = method.report_, plan(X, method).peak
+    return method, found | {"residual": report.residual, "solver": report.solver, "planned": planned}
 
 def compiled():
     few = datasets.s_curve(8000, random_state=1)[0]

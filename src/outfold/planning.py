@@ -1,7 +1,8 @@
 """What a fit would take, before it takes it: bytes and seconds of each stage, and what "auto" would choose.
 
 Bytes count what a fit holds at once beside the data; seconds are those of a core of 3 GHz with AVX2, divided among the
-cores, and right within a factor of about 1.5. Graphs are taken to have five times as many second neighbours as neighbours, which is right for surfaces.
+cores, and right within a factor of about 1.5. Graphs are taken to have five times as many second neighbours as
+neighbours, which is right for surfaces.
 """
 
 from __future__ import annotations
