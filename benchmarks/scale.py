@@ -206,6 +206,9 @@ def picture(grown, parts):
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     left.loglog(grown["sizes"], grown["seconds"], "o-", color="#1f6f8b")
     left.set(xlabel="rows", ylabel="seconds", title=f"10,000 landmarks: rows^{grown['slope']:.2f}")
+    left.set_xticks(grown["sizes"], [f"{n / 1e6:g}M" for n in grown["sizes"]])
+    left.set_yticks([2, 5, 10, 20], ["2", "5", "10", "20"])
+    left.minorticks_off()
     right.plot(parts["parts"], parts["seconds"], "o-", color="#1f6f8b", label="Roseland")
     right.axhline(parts["whole"], color="#c8553d", ls="--", label="DiffusionMaps")
     right.set(
