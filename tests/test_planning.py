@@ -41,7 +41,7 @@ def test_the_plan_knows_what_auto_chooses(method):
     assert found.anchors == report.n_anchors
     assert found.edges.split(":")[0] == report.edges.split(":")[0] or isinstance(method, Isomap)
     assert found.solver == report.solver
-    assert replace(plan(X.shape, method), memory=0) == replace(found, memory=0)
+    assert replace(plan(X.shape, method, in_memory=True), memory=0) == replace(found, memory=0)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,15 @@ def test_a_class_will_do_and_other_things_will_not(tmp_path):
         plan(X, "Roseland")
     with pytest.raises(ValueError, match="shape"):
         plan((0, 3), Roseland)
+
+
+def test_a_shape_stands_for_rows_that_need_not_be_in_memory():
+    method = Roseland(10, landmarks=10_000, memory="1GB")
+    streamed, held = plan((20_000_000, 3), method), plan((20_000_000, 3), method, in_memory=True)
+    assert streamed.fits
+    assert held.peak > 8 * 20_000_000 * 10
+    assert held.stages[-1].name == "embedding"
+    assert plan((2000, 3), DiffusionMaps()).stages[-1].name == "embedding"
 
 
 def test_more_is_never_less():

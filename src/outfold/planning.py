@@ -91,8 +91,11 @@ class _Case:
     in_memory: bool
 
 
-def plan(X: Any, method: Any) -> Plan:
+def plan(X: Any, method: Any, *, in_memory: bool | None = None) -> Plan:
     """What ``method.fit(X)`` would take; X may be the shape alone.
+
+    ``in_memory``: whether the rows are, so that the fit keeps their embedding. By default arrays are, files are not;
+    a shape stands for rows that need not be, if the method can do without.
 
     >>> from outfold import Roseland, plan
     >>> found = plan((4_000_000, 3), Roseland(10, landmarks=400_000, memory="8GB"))
@@ -103,14 +106,15 @@ def plan(X: Any, method: Any) -> Plan:
         method = method()
     if not hasattr(method, "_recipe"):
         raise ValueError(f"{method!r} is none of Outfold's methods: pass an estimator, such as Roseland().")
-    in_memory = sources.opened(X) is None
-    if isinstance(X, tuple) and len(X) == 2 and all(isinstance(size, int | np.integer) for size in X):
-        shape = (int(X[0]), int(X[1]))
-    else:
-        shape = tuple(np.shape(X)) if in_memory else sources.opened(X).shape  # type: ignore[union-attr]
+    recipe = method._recipe()
+    alone = isinstance(X, tuple) and len(X) == 2 and all(isinstance(size, int | np.integer) for size in X)
+    source = None if alone else sources.opened(X)
+    shape = tuple(map(int, X)) if alone else np.shape(X) if source is None else source.shape
     if len(shape) != 2 or min(shape) < 1:
         raise ValueError(f"A plan is for rows and features, not for shape {shape}.")
-    return of_recipe(method._recipe(), shape, method._runner(), in_memory)
+    if in_memory is None:
+        in_memory = source is None and not (alone and recipe.streams)
+    return of_recipe(recipe, (shape[0], shape[1]), method._runner(), in_memory)
 
 
 def of_recipe(recipe: Any, shape: tuple[int, int], runner: Threads, in_memory: bool) -> Plan:
