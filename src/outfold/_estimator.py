@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,8 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from . import _engine, _resolve, planning, sinks, sources
 from .checkpoints import Checkpoint
 from .exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
-from .graphs import check_table
-from .runners import Threads
+from .runners import Threads, free_memory
 from .sources import InMemory, Source
 from .trust import Trust
 
@@ -74,8 +74,9 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         measure = _measure(sample_weight, len(rows))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         checkpoint = getattr(recipe.view, "checkpoint", Checkpoint())
-        if checkpoint.folder is not None:
-            seed = checkpoint.begin(self._key(rows, sample_weight), seed)
+        if checkpoint.folder is not None:  # what is free may differ the second time, and with it the chunks
+            seed, memory = checkpoint.begin(self._key(rows, sample_weight), seed, recipe.view.memory)
+            recipe = replace(recipe, view=replace(recipe.view, memory=memory))
         found = _engine.fit(rows, recipe, measure, np.random.default_rng(seed), runner)
         self._adopt(found, dtype)
         checkpoint.finish()
@@ -151,7 +152,12 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         shape = (len(rows), self._n_features_out)
         dtype = rows.values.dtype if isinstance(rows, InMemory) else np.dtype(float)
         if out is None:
-            check_table(*shape, "The embedding", "out='embedding.npy' writes it to disk")
+            needed, free = float(np.prod(shape)) * dtype.itemsize, free_memory()
+            if needed > free:
+                raise MemoryError(
+                    f"The embedding of {shape[0]} rows takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. "
+                    "out='embedding.npy' writes it to disk."
+                )
             out = np.empty(shape, dtype)
         flags: list[Array] = []
         with sinks.opened(out, shape, dtype, list(self.get_feature_names_out())) as write:

@@ -30,17 +30,17 @@ class Checkpoint:
     def __repr__(self) -> str:
         return f"Checkpoint({None if self.folder is None else str(self.folder)!r}, seconds={self.seconds})"
 
-    def begin(self, key: str, seed: int) -> int:
-        """Take up the fit that ``key`` describes, or begin it: the seed it began with."""
+    def begin(self, key: str, seed: int, memory: float) -> tuple[int, float]:
+        """Take up the fit that ``key`` describes, or begin it: the seed and the memory it began with."""
         if self.folder is None:
-            return seed
+            return seed, memory
         self.folder.mkdir(parents=True, exist_ok=True)
         self._key = key
         found = self.restored("fit")
         if found is None:
-            self.keep("fit", {"seed": np.array(seed)}, done=True)
-            return seed
-        return int(found["seed"])
+            self.keep("fit", {"seed": np.array(seed), "memory": np.array(memory)}, done=True)
+            return seed, memory
+        return int(found["seed"]), float(found["memory"])
 
     def restored(self, stage: str) -> dict[str, Array] | None:
         """The state of a stage, if there is one."""

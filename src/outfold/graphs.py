@@ -375,12 +375,6 @@ class SparseGraph:
         assert reach is not None
         return self.search.grouped(np.sqrt(reach))
 
-    @staticmethod
-    def _forward(lists: Lists, radii: Array | None) -> Lists:
-        """Anchors within the point's own radius."""
-        assert radii is not None
-        return lists.kept(lists.squared <= np.repeat(radii, np.diff(lists.ptr)))
-
     def _pattern(self, lists: Lists) -> tuple[Array, Array]:
         """Pointers and columns, each row in increasing order of column (transposing twice sorts)."""
         ptr, rows = _compiled.transpose_pattern(lists.ptr, lists.index, len(self.anchors))

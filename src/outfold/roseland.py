@@ -368,7 +368,7 @@ class Near(Passes):
         with self.runner.bar(title, len(self.rows)) as bar:
             bar.update(start)
             for block, points in self.rows.blocks(step, start):
-                kept = self.kept or self._kept(points, bar, quiet)
+                kept = self._kept(points, bar, quiet) if self.kept is None else self.kept
                 if step == len(self.rows) and isinstance(self.rows, InMemory):
                     self.kept = kept
                 yield block, look(block, points[kept.order], kept)
@@ -407,7 +407,7 @@ class Near(Passes):
             lambda part: _compiled.over_root_degrees(kept.ptr, kept.index, W, gain, measure, part.start, part.stop),
             row_blocks(len(kept.order), 64),
         )
-        return gram(kept.ptr, kept.index, W, len(self.geometry.anchors), replace(self.runner, verbose=False))
+        return gram(kept.ptr, kept.index, W, len(self.geometry.anchors), self.runner)
 
     def _landmarks_themselves(self) -> tuple[Array, Array, Array]:
         lists = self.geometry.lists(self.geometry.anchors, self.runner)
