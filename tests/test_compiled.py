@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from outfold import _compiled
+from outfold import _compiled, _paths, _patterns, _products, _softmax
 
 
 def sparse_matrix(seed, rows, columns, density):
@@ -46,14 +46,14 @@ def test_transpose_and_union(seed):
     ptr, index, matrix = pattern(seed)
     turned = csr_array(matrix.T)
     turned.sort_indices()
-    for loop in (_compiled.transpose_pattern, _compiled.transpose_pattern.plain):
+    for loop in (_patterns.transpose_pattern, _patterns.transpose_pattern.plain):
         got = loop(ptr, index, 9)
         assert np.array_equal(got[0], turned.indptr)
         assert np.array_equal(got[1], turned.indices)
     other_ptr, other, second = pattern(seed + 1)
     both = csr_array(abs(matrix) + abs(second))
     both.sort_indices()
-    for loop in (_compiled.union_rows, _compiled.union_rows.plain):
+    for loop in (_patterns.union_rows, _patterns.union_rows.plain):
         got = loop(ptr, index, other_ptr, other)
         assert np.array_equal(got[0], both.indptr)
         assert np.array_equal(got[1], both.indices)
@@ -84,7 +84,7 @@ def test_sort_rows_and_times_block(seed):
         assert np.array_equal(columns[row], index[row][order])
         assert np.array_equal(ordered[row], values[row][order])
     V, out = np.random.default_rng(seed).normal(size=(9, 4)), np.empty((12, 4))
-    _compiled.times_block(matrix.indptr, matrix.indices, matrix.data, V, out, 0, 12)
+    _products.times_block(matrix.indptr, matrix.indices, matrix.data, V, out, 0, 12)
     np.testing.assert_allclose(out, matrix @ V, atol=1e-14)
 
 
@@ -94,7 +94,7 @@ def test_aggregates_cover_and_hang_together(seed):
 
     graph = sparse_matrix(seed, 40, 40, 0.08)
     graph = csr_array(graph + graph.T)
-    for loop in (_compiled.aggregate, _compiled.aggregate.plain):
+    for loop in (_products.aggregate, _products.aggregate.plain):
         labels, count = loop(graph.indptr, graph.indices, graph.data, 0.1)
         assert set(labels) == set(range(count))
     for label in range(count):
@@ -106,7 +106,7 @@ def test_aggregates_cover_and_hang_together(seed):
 def test_times_block_in_either_precision_and_any_width(seed, dtype, width):
     matrix = sparse_matrix(seed, 12, 9, 0.3).astype(dtype)
     V = np.random.default_rng(seed).normal(size=(9, width)).astype(dtype)
-    for loop in (_compiled.times_block, _compiled.times_block.plain):
+    for loop in (_products.times_block, _products.times_block.plain):
         out = np.empty((12, width), dtype)
         loop(matrix.indptr, matrix.indices, matrix.data, V, out, 0, 12)
         np.testing.assert_allclose(out, matrix @ V, atol=100 * np.finfo(dtype).eps)
@@ -119,14 +119,14 @@ def test_steps_of_relaxation_and_of_a_recurrence(seed):
     V, R, onto = rng.normal(size=(3, 12, 16))
     gain = rng.uniform(size=12)
     expected = 0.3 * V + gain[:, None] * (R - 1.5 * V + S @ V) + 0.7 * onto
-    for loop in (_compiled.smoothed, _compiled.smoothed.plain):
+    for loop in (_products.smoothed, _products.smoothed.plain):
         out = np.empty((12, 16))
         for low in (0, 5):
             stop = 5 if low == 0 else 12
             loop(S.indptr, S.indices, S.data, 1.5, V, R, 0.3, gain, onto, 0.7, out, low, stop)
         np.testing.assert_allclose(out, expected, atol=1e-13)
     v, u = rng.normal(size=(2, 12))
-    for loop in (_compiled.three_terms, _compiled.three_terms.plain):
+    for loop in (_products.three_terms, _products.three_terms.plain):
         out = np.empty(12)
         loop(S.indptr, S.indices, S.data, v, u, 2.5, 0.4, 1.0, out, 0, 12)
         np.testing.assert_allclose(out, 2.5 * (S @ v - 0.4 * v) - u, atol=1e-13)
@@ -135,7 +135,7 @@ def test_steps_of_relaxation_and_of_a_recurrence(seed):
 @given(seeds)
 def test_times_sparse(seed):
     A, B = sparse_matrix(seed, 12, 9, 0.5), sparse_matrix(seed + 1, 9, 40, 0.6)
-    for loop in (_compiled.times_sparse, _compiled.times_sparse.plain):
+    for loop in (_products.times_sparse, _products.times_sparse.plain):
         parts = [loop(A.indptr, A.indices, A.data, B.indptr, B.indices, B.data, 40, a, b) for a, b in ((0, 1), (1, 12))]
         counts, index, values = (np.concatenate(c) for c in zip(*parts))
         found = csr_array((values, index, np.append(0, np.cumsum(counts))), shape=(12, 40))
@@ -146,7 +146,7 @@ def test_times_sparse(seed):
 def test_largest_in_rows(seed, keep):
     ptr, _, matrix = pattern(seed)
     sums = np.random.default_rng(seed).uniform(1, 2, 12)
-    for loop in (_compiled.largest_in_rows, _compiled.largest_in_rows.plain):
+    for loop in (_products.largest_in_rows, _products.largest_in_rows.plain):
         values = matrix.data.copy()
         loop(ptr, values, keep, sums, 0, 12)
         for i in range(12):
@@ -166,19 +166,19 @@ def test_passes_over_a_graph(seed):
     dense = matrix.toarray()
     within = csr_array(np.where(dense <= limits[:, None], dense, 0).T)
     within.sort_indices()
-    for loop in (_compiled.transpose_within, _compiled.transpose_within.plain):
+    for loop in (_patterns.transpose_within, _patterns.transpose_within.plain):
         got = loop(ptr, index, matrix.data, limits, n)
         assert np.array_equal(got[0], within.indptr)
         assert np.array_equal(got[1], within.indices)
     off = dense - np.diag(np.diagonal(dense))
-    for loop in (_compiled.off_diagonal_sums, _compiled.off_diagonal_sums.plain):
+    for loop in (_patterns.off_diagonal_sums, _patterns.off_diagonal_sums.plain):
         np.testing.assert_allclose(loop(ptr, index, matrix.data, weights), off @ weights, atol=1e-14)
-    for loop in (_compiled.scale_rows_and_columns, _compiled.scale_rows_and_columns.plain):
+    for loop in (_patterns.scale_rows_and_columns, _patterns.scale_rows_and_columns.plain):
         data = matrix.data.copy()
         loop(ptr, index, data, weights, 0, n)
         np.testing.assert_allclose(data, matrix.data * weights[rows] * weights[index])
     full = ptr[1:] > ptr[:-1]
-    for loop in (_compiled.reaching, _compiled.reaching.plain):
+    for loop in (_patterns.reaching, _patterns.reaching.plain):
         out = np.empty(n)
         loop(ptr, index, matrix.data, weights, 2.0, out, 0, n)
         for i in np.flatnonzero(full):
@@ -192,14 +192,14 @@ def test_connected_labels_are_the_components(seed, density):
 
     graph = sparse_matrix(seed, 40, 40, density)
     graph = csr_array(graph + graph.T)
-    for loop in (_compiled.connected, _compiled.connected.plain):
+    for loop in (_patterns.connected, _patterns.connected.plain):
         labels = loop(graph.indptr, graph.indices)
         count, expected = connected_components(graph, directed=False)
         assert labels.max() + 1 == count
         assert np.array_equal(labels, expected)
 
 
-@pytest.mark.parametrize("loop", [_compiled.exponential, _compiled.exponential.plain], ids=["compiled", "plain"])
+@pytest.mark.parametrize("loop", [_softmax.exponential, _softmax.exponential.plain], ids=["compiled", "plain"])
 def test_exponential_is_right_to_the_last_place(loop):
     x = np.concatenate([-np.random.default_rng(0).uniform(0, 700, 3000), -np.logspace(-18, 2, 500), [0.0, -707.9]])
     found = x / 2.5
@@ -247,8 +247,8 @@ def test_shortest_paths_are_dijkstras_to_the_bit(seed, lanes):
     sources = rng.integers(0, n, 25)
     expected = dijkstra(graph, directed=False, indices=sources).T
     for group, find in (
-        (_compiled.group_sources, _compiled.shortest_paths),
-        (_compiled.group_sources.plain, _compiled.shortest_paths.plain),
+        (_paths.group_sources, _paths.shortest_paths),
+        (_paths.group_sources.plain, _paths.shortest_paths.plain),
     ):
         order = group(ptr, index, sources, lanes)
         assert np.array_equal(np.sort(order), np.arange(25))
@@ -264,7 +264,7 @@ def test_shortest_paths_over_edges_of_no_length():
     graph = csr_array(np.ones((4, 4)))
     ptr, index = graph.indptr.astype(np.int64), graph.indices.astype(np.int64)
     out = np.empty((4, 4))
-    _compiled.shortest_paths(ptr, index, np.zeros(16), np.arange(4), np.arange(4), 4, out, 0, 4)
+    _paths.shortest_paths(ptr, index, np.zeros(16), np.arange(4), np.arange(4), 4, out, 0, 4)
     assert np.array_equal(out, np.zeros((4, 4)))
 
 
@@ -278,13 +278,13 @@ def test_rows_through_neighbours(m, c):
     pairs = list(itertools.pairwise(ptr))
     expected = np.array([np.square((lengths[a:b, None] + table[index[a:b]]).min(axis=0)) @ basis for a, b in pairs])
     out, parts = np.empty((50, c)), np.empty((50, c))
-    _compiled.through_neighbours(ptr, index, lengths, table, basis, out, 0, 50)
+    _paths.through_neighbours(ptr, index, lengths, table, basis, out, 0, 50)
     for low in range(0, 50, 17):
-        _compiled.through_neighbours(ptr, index, lengths, table, basis, parts, low, min(low + 17, 50))
+        _paths.through_neighbours(ptr, index, lengths, table, basis, parts, low, min(low + 17, 50))
     np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-11)
     assert np.array_equal(out, parts)  # a row does not depend on its company
     slow = np.empty((2, c))
-    _compiled.through_neighbours.plain(ptr[:3], index, lengths, table, basis, slow, 0, 2)
+    _paths.through_neighbours.plain(ptr[:3], index, lengths, table, basis, slow, 0, 2)
     np.testing.assert_allclose(slow, expected[:2], rtol=1e-12, atol=1e-11)
 
 
@@ -292,7 +292,7 @@ def test_rows_through_neighbours(m, c):
 def test_no_place_to_cache_is_no_obstacle(home, tmp_path):
     code = (
         "import numba, numpy as np\n"
-        "from outfold import _compiled\n"
+        "from outfold import _patterns\n"
         + (
             "real = numba.njit\n"
             "def njit(*args, **options):\n"
@@ -303,7 +303,7 @@ def test_no_place_to_cache_is_no_obstacle(home, tmp_path):
             if home == "read-only"
             else ""
         )
-        + "print(_compiled.transpose_pattern(np.array([0, 1]), np.array([2]), 3)[0].tolist())"
+        + "print(_patterns.transpose_pattern(np.array([0, 1]), np.array([2]), 3)[0].tolist())"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[0, 0, 0, 1]"
@@ -314,8 +314,8 @@ def test_squared_table(seed, features):
     rng = np.random.default_rng(seed)
     Z, X = rng.normal(size=(7, features)), rng.normal(size=(33, features))
     fast, slow = np.empty((7, 33)), np.empty((7, 33))
-    _compiled.squared_table(Z, X.T.copy(), fast)
-    _compiled.squared_table.plain(Z, X.T.copy(), slow)
+    _softmax.squared_table(Z, X.T.copy(), fast)
+    _softmax.squared_table.plain(Z, X.T.copy(), slow)
     assert np.array_equal(fast, slow)
     pairs = np.empty(7 * 33)
     ptr, index = np.arange(0, 7 * 33 + 1, 33), np.tile(np.arange(33), 7)
@@ -330,7 +330,7 @@ def test_softmax(seed, width, spread):
     logs[3] = -np.inf
     expected = gain * np.exp(logs - np.where(np.isfinite(logs), logs, 0).max(axis=1, keepdims=True))
     expected[3] = 0.0
-    for loop in (_compiled.softmax, _compiled.softmax.plain):
+    for loop in (_softmax.softmax, _softmax.softmax.plain):
         got, (tops, totals, masses) = logs.copy(), np.empty((3, 5))
         with np.errstate(invalid="ignore"):
             loop(got, 1.0, gain, measure, -42.0, tops, totals, masses)
@@ -351,7 +351,7 @@ def test_softmax_rows(seed):
     logs = rng.normal(size=matrix.nnz) * 300
     table = np.full(matrix.shape, -np.inf)
     table[np.repeat(np.arange(len(some)), np.diff(matrix.indptr)), matrix.indices] = logs
-    for loop in (_compiled.softmax_rows, _compiled.softmax_rows.plain):
+    for loop in (_softmax.softmax_rows, _softmax.softmax_rows.plain):
         got, mass = logs.copy(), np.empty(len(some))
         loop(matrix.indptr, matrix.indices, got, 1.0, gain, measure, mass)
         np.testing.assert_allclose(mass, np.logaddexp.reduce(table + np.log(measure), axis=1), rtol=1e-12, atol=1e-12)

@@ -20,7 +20,7 @@ from scipy import linalg
 from scipy.sparse import csc_array, csr_array, dia_array
 from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
-from . import _compiled
+from . import _products
 from .exceptions import ConvergenceError
 from .normalizations import Operator
 from .runners import Threads, row_blocks
@@ -39,7 +39,7 @@ def sparse_product(A: Any, B: Any, runner: Threads) -> csr_array:
     parts: dict[int, Any] = {}
 
     def multiply(block: slice) -> None:
-        parts[block.start] = _compiled.times_sparse(
+        parts[block.start] = _products.times_sparse(
             A.indptr, A.indices, A.data, B.indptr, B.indices, B.data, B.shape[1], block.start, block.stop
         )
 
@@ -56,7 +56,7 @@ def _interpolation(smoother: csr_array, labels: Array, count: int, sums: Array, 
         carry = sparse_product(smoother, carry, runner)
 
         def cut(block: slice, carry: csr_array = carry) -> None:
-            _compiled.largest_in_rows(carry.indptr, carry.data, CELLS, sums, block.start, block.stop)
+            _products.largest_in_rows(carry.indptr, carry.data, CELLS, sums, block.start, block.stop)
 
         runner.run(cut, row_blocks(n, 64))
         carry.eliminate_zeros()
@@ -90,7 +90,7 @@ class TwoGrid:
         single = csr_array((S.data.astype(np.float32), S.indices, S.indptr), shape=S.shape)
         sample = np.abs(S.data[:: max(1, S.nnz // 100_000)])
         least = float(np.median(sample)) if S.nnz else 0.0
-        labels, cells = _compiled.aggregate(S.indptr, S.indices, S.data, least)
+        labels, cells = _products.aggregate(S.indptr, S.indices, S.data, least)
         smoother = S if plain else _jacobi(S, operator.top, relax)
         carry = _interpolation(smoother, labels, cells, np.sqrt(operator.stationary * n), runner)
         back = csr_array(carry.T)
@@ -172,7 +172,7 @@ class TwoGrid:
         S, top = self.single, np.float32(self.operator.top)
 
         def fill(block: slice) -> None:
-            _compiled.smoothed(
+            _products.smoothed(
                 S.indptr, S.indices, S.data, top, V, R, keep, gain, onto, add, out, block.start, block.stop
             )
 
@@ -183,7 +183,7 @@ class TwoGrid:
         out = np.empty((M.shape[0], V.shape[1]), V.dtype) if out is None else out
 
         def fill(block: slice) -> None:
-            _compiled.times_block(M.indptr, M.indices, M.data, V, out, block.start, block.stop)
+            _products.times_block(M.indptr, M.indices, M.data, V, out, block.start, block.stop)
 
         self.operator.runner.run(fill, row_blocks(M.shape[0], 16 * V.shape[1]))
         return out

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.spatial import cKDTree
 
-from . import _compiled
+from . import _patterns
 from .runners import row_blocks
 
 Array = NDArray[Any]
@@ -59,7 +59,7 @@ class Components:
 
 def find(links: Any, measure: Array) -> Components:
     """Components of a symmetric boolean matrix (dense or CSR), ordered by ``measure``."""
-    labels = _compiled.connected(links.indptr, links.indices) if issparse(links) else _walk(links)
+    labels = _patterns.connected(links.indptr, links.indices) if issparse(links) else _walk(links)
     masses = np.bincount(labels, weights=measure / measure.sum())
     order = np.argsort(-masses, kind="stable")
     rank = np.empty_like(order)

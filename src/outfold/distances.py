@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from . import _compiled
+from . import _softmax
 from .elementwise import LARGE
 from .runners import Threads, row_blocks
 
@@ -131,7 +131,7 @@ class Distances:
         if len(Z) * len(self.anchors) < LARGE:
             return cdist(Z, self.anchors, "sqeuclidean")
         out = np.empty((len(Z), len(self.anchors)))
-        _compiled.squared_table(np.ascontiguousarray(Z, dtype=float), self._by_feature, out)
+        _softmax.squared_table(np.ascontiguousarray(Z, dtype=float), self._by_feature, out)
         return out
 
     @cached_property

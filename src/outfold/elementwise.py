@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _compiled
+from . import _softmax
 
 Array = NDArray[Any]
 
@@ -17,7 +17,7 @@ LARGE = 1 << 16  # below this compiling (or loading what was compiled) costs mor
 def exponential(values: Array, factor: float = 1.0) -> Array:
     """exp(factor * values) in place; every factor * value is <= 0."""
     if values.size >= LARGE and values.flags.c_contiguous:
-        _compiled.exponential(values.reshape(-1), factor)
+        _softmax.exponential(values.reshape(-1), factor)
         return values
     values *= factor
     return np.exp(values, out=values)
@@ -30,7 +30,7 @@ def softmax(values: Array, factor: float, gain: Array, measure: Array, cut: floa
     """
     if values.size >= LARGE and values.flags.c_contiguous:
         top, total, mass = np.empty((3, len(values)))
-        _compiled.softmax(values, factor, gain, measure, cut, top, total, mass)
+        _softmax.softmax(values, factor, gain, measure, cut, top, total, mass)
         return top, total, mass
     values *= factor
     top = values.max(axis=1)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from . import _compiled, components, graphs, neighbors
+from . import _paths, components, graphs, neighbors
 from ._problem import Problem
 from .centring import Centring, negative_concerns
 from .components import Components
@@ -44,7 +44,7 @@ class PathRows:
         rows = len(self.lists.ptr) - 1
         out = np.empty((rows, basis.shape[1]))
         lengths = np.sqrt(self.lists.squared)
-        _compiled.through_neighbours(
+        _paths.through_neighbours(
             self.lists.ptr, self.lists.index, lengths, self.table, np.ascontiguousarray(basis), out, 0, rows
         )
         out *= -0.5
@@ -225,12 +225,12 @@ def shortest_paths(lengths: csr_array, sources: Array, runner: Threads) -> Array
     """Geodesics from each node to each source, (nodes, sources)."""
     ptr, index = (part.astype(np.int64) for part in (lengths.indptr, lengths.indices))
     n, count = lengths.shape[0], len(sources)
-    order = _compiled.group_sources(ptr, index, sources, LANES)
+    order = _paths.group_sources(ptr, index, sources, LANES)
     out = np.empty((n, count))
     filled = out.T if count == n else out  # between all nodes the table is symmetric, and quicker to fill by source
 
     def find(block: slice) -> None:
-        _compiled.shortest_paths(ptr, index, lengths.data, sources, order, LANES, filled, block.start, block.stop)
+        _paths.shortest_paths(ptr, index, lengths.data, sources, order, LANES, filled, block.start, block.stop)
 
     blocks = [slice(low, min(low + 4 * LANES, count)) for low in range(0, count, 4 * LANES)]
     for _ in runner.map(find, blocks, "geodesics"):

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from . import _compiled, neighbors
+from . import _patterns, neighbors
 from .distances import Distances
 from .neighbors import Lists, Search
 from .runners import Threads, free_memory
@@ -298,9 +298,9 @@ class SparseGraph:
             out.sort_indices()
             return out
         n = len(self.anchors)
-        back_ptr, back = _compiled.transpose_within(lists.ptr, lists.index, lists.squared, self.radii, n)
-        ptr, index = _compiled.transpose_pattern(back_ptr, back, n)
-        ptr, index = _compiled.union_rows(ptr, index, back_ptr, back)  # my k nearest, or I am among yours
+        back_ptr, back = _patterns.transpose_within(lists.ptr, lists.index, lists.squared, self.radii, n)
+        ptr, index = _patterns.transpose_pattern(back_ptr, back, n)
+        ptr, index = _patterns.union_rows(ptr, index, back_ptr, back)  # my k nearest, or I am among yours
         return self._as_csr(self._measure(self.anchors, ptr, index, runner), self.anchors, self.sigma, runner)
 
     @property
@@ -377,8 +377,8 @@ class SparseGraph:
 
     def _pattern(self, lists: Lists) -> tuple[Array, Array]:
         """Pointers and columns, each row in increasing order of column (transposing twice sorts)."""
-        ptr, rows = _compiled.transpose_pattern(lists.ptr, lists.index, len(self.anchors))
-        return _compiled.transpose_pattern(ptr, rows, len(lists.ptr) - 1)
+        ptr, rows = _patterns.transpose_pattern(lists.ptr, lists.index, len(self.anchors))
+        return _patterns.transpose_pattern(ptr, rows, len(lists.ptr) - 1)
 
     def _measure(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
         return neighbors.measured(self.search.distances, Z, ptr, index, runner)
@@ -387,7 +387,7 @@ class SparseGraph:
         across = None if self.bridges is None else self._bridged(lists)
         if across is not None:
             more = (part.astype(np.int64) for part in (across.indptr, across.indices))
-            ptr, index = _compiled.union_rows(*self._pattern(lists), *more)
+            ptr, index = _patterns.union_rows(*self._pattern(lists), *more)
             lists = self._measure(Z, ptr, index, runner)
         squared = lists.squared
         if sigma is not None and self.sigma is not None:
@@ -514,7 +514,7 @@ def _mass_held(lists: Lists, measure: Array) -> Array:
 def kth(lists: Lists, measure: Array, mass: float) -> Array:
     """Squared distance at which the mass is reached (lists are nearest first)."""
     out = np.empty(len(lists.ptr) - 1)
-    _compiled.reaching(lists.ptr, lists.index, lists.squared, measure, float(mass), out, 0, len(out))
+    _patterns.reaching(lists.ptr, lists.index, lists.squared, measure, float(mass), out, 0, len(out))
     return out
 
 

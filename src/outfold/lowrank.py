@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
-from . import components, graphs, selection
+from . import components, graphs
 from ._problem import Problem
 from .elementwise import exponential
 from .graphs import AllPairs, DenseGraph
 from .landmarks import Anchors
-from .normalizations import Operator, Rows, links, not_rounding
+from .normalizations import Operator, Rows, SolvedOverLandmarks, links
 from .runners import BLOCK_ENTRIES, Threads, row_blocks
 from .sources import Source
 from .trust import Reference
@@ -105,43 +105,25 @@ class LowRankOperator(Operator):
 
 
 @dataclass(frozen=True)
-class LowRankMarkov:
+class LowRankMarkov(SolvedOverLandmarks):
     """lambda^power psi, interpolated by the kernel from the landmarks."""
 
-    power: float
     factor: Array  # R
     degree: Array  # h at the landmarks
     degrees: Array  # of LowRankRule
     least: float  # of LowRankRule
     reach: float  # how much rounding is magnified where lambda = 1
-    skip: ClassVar[int] = 1
 
     def rule(self, operator: Operator, geometry: DenseGraph, kernel: Any, eigenvalues: Array) -> LowRankRule:
         return LowRankRule(geometry, kernel, self.degrees, self.least)
-
-    def eigenvalues(self, operator_values: Array) -> Array:
-        return operator_values
 
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         """A^-1 (h psi) lambda^power."""
         return cho_solve((self.factor, False), functions * self.degree[:, None]) * eigenvalues**self.power
 
-    def scale(self, eigenvalues: Array) -> None:
-        """A landmark's embedding is its own row's, not a multiple of the basis."""
-        return None
-
-    def dimension(self, operator: Operator, values: Array) -> int | None:
-        return selection.spectral_dimension(values, t=self.power or 1.0)
-
-    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
-        return not_rounding(np.maximum(values, 0), kept, operator, asked, clip, skip=1)
-
     def amplification(self, values: Array) -> float:
         """By v = G v / lambda: |w| |R^-1 G| bounds what is summed in psi = |g| w R^-1 v / (sqrt(lambda) h)."""
         return float((self.reach * values ** (self.power - 1.5)).max())
-
-    def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
-        return 0.0  # G is positive
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _compiled, _tree
+from . import _compiled, _patterns, _tree
 from .distances import Distances
 from .exceptions import OutfoldWarning
 from .runners import Threads, available_cores, row_blocks
@@ -251,7 +251,7 @@ class Proposed:
         flat = np.ascontiguousarray(index.ravel(), dtype=np.int64)
         if groups is not None:
             back = self._brute.within(Z, np.ones(len(Z)), groups, runner)
-            ptr, flat = _compiled.union_rows(ptr, flat, back.ptr, back.index)
+            ptr, flat = _patterns.union_rows(ptr, flat, back.ptr, back.index)
         return nearest_first(self.distances, Z, ptr, flat, runner)
 
     def arranged(self, Z: Array, runner: Threads) -> Array:

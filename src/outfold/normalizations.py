@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from . import _compiled, components, selection
+from . import _patterns, _products, _softmax, components, selection
 from .components import Components
 from .elementwise import softmax
 from .kernels import Kernel
@@ -92,7 +92,7 @@ class MarkovRule:
         witness = self.kernel.witness(measured.data)
         seen, factor = self.kernel.logs(measured.data)
         log_degree = np.empty(len(Z))
-        _compiled.softmax_rows(ptr, columns, seen, factor, self.gain, self.measure, log_degree)
+        _softmax.softmax_rows(ptr, columns, seen, factor, self.gain, self.measure, log_degree)
         log_mass = log_degree.copy()
         if witness is not None:
             with np.errstate(divide="ignore"):
@@ -109,6 +109,30 @@ def _filled(measured: csr_array, empty: Array, nearest: Array) -> csr_array:
     counts[empty] = 1
     data, columns = np.append(measured.data, np.zeros(len(empty))), np.append(measured.indices, nearest)
     return csr_array((data[order], columns[order], np.append(0, np.cumsum(counts))), shape=measured.shape)
+
+
+@dataclass(frozen=True)
+class SolvedOverLandmarks:
+    """What normalisations share whose operator is that of the rows, positive and solved over landmarks."""
+
+    power: float
+    skip: ClassVar[int] = 1
+
+    def eigenvalues(self, operator_values: Array) -> Array:
+        return operator_values
+
+    def scale(self, eigenvalues: Array) -> None:
+        """A landmark's embedding is its own row's, not a multiple of the basis."""
+        return None
+
+    def dimension(self, operator: Operator, values: Array) -> int | None:
+        return selection.spectral_dimension(values, t=self.power or 1.0)
+
+    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
+        return not_rounding(np.maximum(values, 0), kept, operator, asked, clip, skip=1)
+
+    def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -205,7 +229,7 @@ class Operator:
         V, M = np.ascontiguousarray(V), self.matrix
 
         def fill(block: slice) -> None:
-            _compiled.times_block(M.indptr, M.indices, M.data, V, out, block.start, block.stop)
+            _products.times_block(M.indptr, M.indices, M.data, V, out, block.start, block.stop)
 
         self.runner.run(fill, row_blocks(self.size, 16 * V.shape[1]))
         return out
@@ -356,7 +380,7 @@ def lonely_mass(W: Any, measure: Array) -> Array:
     """Log mass each row sees beside itself (once). Summed without the diagonal: 1 + 1e-20 would forget."""
     own = W.diagonal().copy()
     if issparse(W):
-        others = _compiled.off_diagonal_sums(W.indptr, W.indices, W.data, measure)
+        others = _patterns.off_diagonal_sums(W.indptr, W.indices, W.data, measure)
     else:
         np.fill_diagonal(W, 0.0)
         others = W @ measure
@@ -380,7 +404,7 @@ def links(S: Any, least: float | None = None) -> Any:
 def scale_both_sides(W: Any, factor: Array) -> None:
     """W_ij times factor_i factor_j, in place."""
     if issparse(W):
-        _compiled.scale_rows_and_columns(W.indptr, W.indices, W.data, factor, 0, W.shape[0])
+        _patterns.scale_rows_and_columns(W.indptr, W.indices, W.data, factor, 0, W.shape[0])
     else:
         W *= factor[:, None]
         W *= factor

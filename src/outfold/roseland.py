@@ -30,13 +30,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from scipy.special import gammainc
 
-from . import _compiled, components, graphs, neighbors, selection
+from . import _products, components, graphs, neighbors
 from ._problem import Kept, Problem
 from .checkpoints import Checkpoint
 from .graphs import AllPairs, DenseGraph, Either, SearchSurvey, kth
 from .landmarks import Anchors, along_the_tree
 from .neighbors import Lists
-from .normalizations import MarkovRule, Operator, links, not_rounding, scale_both_sides
+from .normalizations import MarkovRule, Operator, SolvedOverLandmarks, links, scale_both_sides
 from .runners import BLOCK_ENTRIES, Threads, block_rows, row_blocks
 from .sources import InMemory, Source
 from .trust import LOG_FLOOR, Reference
@@ -83,37 +83,18 @@ class NearestLandmarks:
 
 
 @dataclass(frozen=True)
-class LandmarkMarkov:
+class LandmarkMarkov(SolvedOverLandmarks):
     """sigma^(2 power) psi: one step is two steps of diffusion, so eigenvalues are sigma^2."""
-
-    power: float = 1.0
-    skip: ClassVar[int] = 1
 
     def rule(self, operator: Operator, geometry: Any, kernel: Any, eigenvalues: Array) -> MarkovRule:
         return MarkovRule(geometry, kernel, operator.measure, operator.gain)
-
-    def eigenvalues(self, operator_values: Array) -> Array:
-        return operator_values
 
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         """embedding = sigma^(2 power) psi = row @ (sigma^(2 power - 1) phi)."""
         return functions * np.sqrt(eigenvalues) ** (2 * self.power - 1)
 
-    def scale(self, eigenvalues: Array) -> None:
-        """A landmark's embedding is its own row's, not a multiple of the basis."""
-        return None
-
-    def dimension(self, operator: Operator, values: Array) -> int | None:
-        return selection.spectral_dimension(values, t=self.power or 1.0)
-
-    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
-        return not_rounding(np.maximum(values, 0), kept, operator, asked, clip, skip=1)
-
     def amplification(self, values: Array) -> float:
         return float((np.sqrt(values) ** (2 * self.power - 1)).max())
-
-    def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
-        return 0.0  # G is positive
 
 
 @dataclass(frozen=True)
@@ -395,7 +376,7 @@ class Near(Passes):
     def _look_first(self, block: slice, points: Array, kept: Kept) -> tuple[Array, Array, int]:
         W = self._weights(points, kept)
         sums, mass = np.zeros(len(self.geometry.anchors)), np.empty(len(kept.order))
-        _compiled.sums_both_ways(kept.ptr, kept.index, W, self.measure[block][kept.order], sums, mass)
+        _products.sums_both_ways(kept.ptr, kept.index, W, self.measure[block][kept.order], sums, mass)
         log_mass = np.empty(len(mass))
         log_mass[kept.order] = self._log_mass(mass)
         return sums, log_mass, len(W)
@@ -404,7 +385,7 @@ class Near(Passes):
         W = self._weights(points, kept)
         measure = self.measure[block][kept.order]
         self.runner.run(
-            lambda part: _compiled.over_root_degrees(kept.ptr, kept.index, W, gain, measure, part.start, part.stop),
+            lambda part: _products.over_root_degrees(kept.ptr, kept.index, W, gain, measure, part.start, part.stop),
             row_blocks(len(kept.order), 64),
         )
         return gram(kept.ptr, kept.index, W, len(self.geometry.anchors), self.runner)
@@ -445,10 +426,10 @@ def _with_diagonal(G: Any, more: Array) -> Any:
 
 def gram(ptr: Array, index: Array, data: Array, columns: int, runner: Threads) -> csr_array:
     """W'W of a CSR matrix, rows of it on several threads; symmetric to the last bit, columns in order."""
-    back = _compiled.turned(ptr, index, data, columns)
+    back = _products.turned(ptr, index, data, columns)
     blocks = [slice(a, min(a + GRAM_ROWS, columns)) for a in range(0, columns, GRAM_ROWS)]
     found = list(
-        runner.map(lambda b: _compiled.gram_rows(*back, ptr, index, data, b.start, b.stop), blocks, "products")
+        runner.map(lambda b: _products.gram_rows(*back, ptr, index, data, b.start, b.stop), blocks, "products")
     )
     counts, indices, values = (np.concatenate([part[at] for part in found]) for at in range(3))
     return csr_array((values, indices, np.append(0, np.cumsum(counts))), shape=(columns, columns))

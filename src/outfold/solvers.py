@@ -16,7 +16,7 @@ from scipy import linalg
 from scipy.sparse import csc_array, eye_array
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
-from . import _compiled, components
+from . import _products, components
 from ._twogrid import TwoGrid, highest, smallest
 from .exceptions import ConvergenceError
 from .normalizations import Operator, links
@@ -163,7 +163,7 @@ class _Filter:
 
 def _three_terms(S: Any, now: Array, before: Array, scale: float, middle: float, minus: float, out: Array) -> Any:
     def fill(block: slice) -> None:
-        _compiled.three_terms(
+        _products.three_terms(
             S.indptr, S.indices, S.data, now, before, scale, middle, minus, out, block.start, block.stop
         )
 
