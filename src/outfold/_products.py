@@ -42,8 +42,7 @@ def times_block(indptr, indices, data, V, out, start, stop):
 def smoothed(indptr, indices, data, top, V, R, keep, gain, onto, add, out, start, stop):
     """out = keep V + gain (R - (top - S) V) + add onto in rows start..stop: a step of relaxation in one pass.
 
-    ``gain`` has a value for each row; blocks have a multiple of eight columns. The sums are written out as in
-    ``times_block``: called as a loop of their own they cost a fifth more.
+    ``gain`` has a value for each row; blocks have a multiple of eight columns.
     """
     zero = V.dtype.type(0)
     for i in range(start, stop):
