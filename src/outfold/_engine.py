@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ._problem import Kept, Problem
 from ._report import Report
 from .bandwidths import ALL_EQUAL
+from .extensions import Known
 from .landmarks import Anchors, Everything
 from .normalizations import Operator, Rows
 from .runners import Threads, row_blocks
@@ -95,17 +96,57 @@ class SpectralModel:
 
 
 @dataclass(frozen=True)
+class ExtendedModel:
+    """A spectral model whose embedding is carried to points by another function than its rows."""
+
+    spectral: SpectralModel
+    extension: Any  # fitted
+
+    @property
+    def rule(self) -> Any:
+        return self.spectral.rule
+
+    @property
+    def basis(self) -> Array:
+        return self.spectral.basis
+
+    def embed(self, Z: Array, runner: Threads) -> Array:
+        return self.look(Z, runner)[0]
+
+    def evidence(self, Z: Array, runner: Threads) -> Trust:
+        return self.spectral.evidence(Z, runner)
+
+    def look(self, Z: Array, runner: Threads) -> tuple[Array, Trust]:
+        """The extension's embedding, and the evidence of the spectral model."""
+        values, trust = self.extension.embed(Z, runner), self.spectral.evidence(Z, runner)
+        beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if len(beyond):
+            values[beyond] = self.nearest(np.asarray(Z)[beyond])
+        return values, trust
+
+    def nearest(self, Z: Array) -> Array:
+        return self.spectral.nearest(Z)
+
+
+@dataclass(frozen=True)
 class Fit:
     """All that a fit found."""
 
-    model: SpectralModel
+    model: SpectralModel | ExtendedModel
     anchors: Anchors
     eigenvalues: Array
     functions: Array  # eigenfunctions on the anchors
     embedding: Array | None  # of the training rows: spectral, of landmarks; the rest extended. None: not in memory
     measure: Array  # on the training rows
     columns: Array | None  # of a given matrix: those a row is read from
+    places: Array | None  # the spectral embedding of the anchors; None: their own rows give it
     report: Report
+
+    def known(self, view: Any, runner: Threads) -> Known:
+        """What an extension may learn from."""
+        points = self.anchors.points
+        places = self.model.embed(points, runner) if self.places is None else self.places
+        return Known.of(points, places, self.anchors.measure, getattr(view, "metric", None), self.model)
 
 
 def fit(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
@@ -139,7 +180,34 @@ def fit(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, 
     embedding, gap = _training_embedding(rows, problem, model, runner)
     report = _report(rows, recipe, problem, spectrum, kept, negative, gap)
     order = np.arange(len(functions)) if anchors.index is None else np.argsort(anchors.index)
-    return Fit(model, anchors.at(order), eigenvalues, functions[order], embedding, measure, problem.columns, report)
+    places = None if model.scale is None else (model.basis * model.scale)[order]
+    return Fit(
+        model, anchors.at(order), eigenvalues, functions[order], embedding, measure, problem.columns, places, report
+    )
+
+
+def carried(known: Known, extension: Any, runner: Threads) -> SpectralModel | ExtendedModel:
+    """The model of a fit with an extension: itself, if that is its own rule."""
+    function = extension.fit(known, runner)
+    return function if function is known.model else ExtendedModel(known.model, function)
+
+
+def extended(found: Fit, rows: Source, known: Known, extension: Any, runner: Threads) -> Fit:
+    """The same fit, carried to points by an extension."""
+    model = carried(known, extension, runner)
+    if not isinstance(model, ExtendedModel):
+        return found
+    sample = np.linspace(0, len(known.points) - 1, min(len(known.points), 256)).astype(int)
+    gap = float(np.abs(model.embed(known.points[sample], runner) - known.values[sample]).max())
+    embedding, index = found.embedding, found.anchors.index
+    if embedding is not None and found.places is not None and (index is None or len(index) < len(embedding)):
+        spectral, embedding = embedding, model.embed(rows.array(), runner)
+        if index is not None:
+            embedding[index] = spectral[index]
+    size = max(float(np.abs(known.values).max()), np.finfo(float).tiny)
+    amplification = max(1.0, getattr(model.extension, "amplification", 1.0) / size)
+    report = replace(found.report, extension=str(extension), extension_gap=gap, amplification=amplification)
+    return replace(found, model=model, embedding=embedding, report=report)
 
 
 def _needed(recipe: Recipe) -> int:

@@ -12,12 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import _engine, _resolve, planning, sinks, sources
+from . import _engine, _resolve, calibration, crossfit, planning, sinks, sources
+from .calibration import Calibration, Witness
 from .checkpoints import Checkpoint
 from .exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
+from .extensions import Auto, Known, Nystrom
+from .inverse import WayBack
+from .landmarks import Everything
 from .runners import Threads, free_memory
 from .sources import InMemory, Source
 from .trust import Trust
@@ -35,6 +39,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     n_jobs: int | None
     verbose: bool
     random_state: Any
+    extension: Any
+    inverse: Any
     _needs_positive = True  # precomputed values must not be negative
 
     def _recipe(self) -> _engine.Recipe:
@@ -68,6 +74,10 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _fit(self, X: Any, sample_weight: Any) -> None:
         recipe = self._recipe()
         runner = self._runner()
+        extension = _resolve.extension(self.extension, self._precomputed())
+        _resolve.extension(self.inverse, None, name="inverse")
+        for name in ("_way_back", "_witness", "calibration_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         rows, dtype = self._rows(X, recipe)
         if hasattr(recipe.view, "memory"):
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
@@ -78,8 +88,20 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             seed, memory = checkpoint.begin(self._key(rows, sample_weight), seed, recipe.view.memory)
             recipe = replace(recipe, view=replace(recipe.view, memory=memory))
         found = _engine.fit(rows, recipe, measure, np.random.default_rng(seed), runner)
+        found = self._extended(found, rows, recipe, extension, runner)
         self._adopt(found, dtype)
         checkpoint.finish()
+
+    @staticmethod
+    def _extended(
+        found: _engine.Fit, rows: Source, recipe: _engine.Recipe, extension: Any, runner: Threads
+    ) -> _engine.Fit:
+        if isinstance(extension, Nystrom):
+            return found
+        known = found.known(recipe.view, runner)
+        if isinstance(extension, Auto):
+            return crossfit.choose(rows, recipe, found, known, extension, runner)
+        return _engine.extended(found, rows, known, extension, runner)
 
     def _key(self, rows: Source, sample_weight: Any) -> str:
         """What tells this fit from others: parameters, data and weights."""
@@ -110,6 +132,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             self.epsilon_ = found.report.epsilon
         self.landmarks_ = found.anchors.points if self._precomputed() is None else found.anchors.index
         self.landmark_indices_ = found.anchors.index
+        self._anchor_measure = found.anchors.measure
         self._columns = found.columns
         self.__dict__.pop("embedding_", None)
         if found.embedding is not None:
@@ -118,7 +141,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # -- new points ------------------------------------------------------------------------
 
-    def transform(self, X: Any, *, on_far: str = "warn", out: Any = None) -> Any:
+    def transform(self, X: Any, *, on_far: str = "warn", out: Any = None, return_trust: bool = False) -> Any:
         """Embed any points, new or not: ``row(x) @ basis``.
 
         Parameters
@@ -131,17 +154,23 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             position of the nearest training point.
         out : array, memmap or path ending in .npy, .parquet or .zarr, optional
             Where the embedding goes, block by block; it is returned. A file appears when it is complete.
+        return_trust : bool
+            Also return ``trust(X)``, found on the way.
         """
         if on_far != "keep":
             _resolve.one_of("on_far", on_far, _resolve.ON_FAR)
         check_is_fitted(self)
         source = sources.opened(X)
+        if return_trust and (source is not None or out is not None):
+            raise ValueError("return_trust=True is for rows in memory: call trust on blocks of what is streamed.")
         if source is not None or out is not None:
             return self._transform_blocks(source, X, on_far, out)
         Z = self._validate(X, reset=False)
         embedding, trust = self.model_.look(Z, self._runner())
         if on_far != "keep" and trust.flag.any():
             self._answer_far(on_far, Z, embedding, trust)
+        if return_trust:
+            return embedding.astype(Z.dtype, copy=False), self._judged(Z, embedding, trust)
         return embedding.astype(Z.dtype, copy=False)
 
     def _transform_blocks(self, source: Source | None, X: Any, on_far: str, out: Any) -> Any:
@@ -186,10 +215,102 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             other = next((a, b) for a, b in zip(known, source.names) if a != b)
             raise ValueError(f"The columns of {source} are not those of the fit: {other[1]!r} instead of {other[0]!r}.")
 
-    def trust(self, X: Any) -> Trust:
-        """How far to believe ``transform(X)``: ``support`` and ``flag`` for each row."""
+    # -- how far to believe it -------------------------------------------------------------
+
+    def trust(self, X: Any, *, coverage: float = 0.9) -> Trust:
+        """How far to believe ``transform(X)``.
+
+        Arrays with an entry a row: ``support`` (log kernel mass relative to a typical training row), ``flag`` (outside
+        the data), ``distance`` (to the nearest training point, in units of how far its neighbours are), ``residual``
+        (what the kernel of the training points leaves unexplained of the row, 0 to 1), ``disagreement`` (how far a
+        second extension puts it) and, after ``calibrate``, ``error``: a radius that holds with probability ``coverage``
+        the position a fit with the row among the training data would give, aligned over the training data.
+        """
+        coverage = _resolve.number("coverage", coverage, low=0.0, high=1.0, open_low=True)
         check_is_fitted(self)
-        return self.model_.evidence(self._validate(X, reset=False), self._runner())
+        Z = self._validate(X, reset=False)
+        return self._judged(Z, *self.model_.look(Z, self._runner()), coverage)
+
+    def _judged(self, Z: Array, embedding: Array, trust: Trust, coverage: float = 0.9) -> Trust:
+        if "_witness" not in self.__dict__:
+            self._witness = None if self._precomputed() else Witness.of(self._known(), self._runner())
+        trust = calibration.judged(trust, embedding, self._witness, Z, self._runner())
+        if "calibration_" not in self.__dict__:
+            return trust
+        return replace(trust, error=self.calibration_.radius(trust, coverage))
+
+    def _known(self) -> Known:
+        """The anchors and where ``transform`` puts them."""
+        points: Any = self.landmarks_
+        positions = self.model_.embed(points, self._runner())
+        return Known.of(points, positions, self._anchor_measure, getattr(self._recipe().view, "metric", None))
+
+    def calibrate(self, X: Any = None, *, folds: int = 10, rows: int = 5000) -> Self:
+        """Learn how large errors are, from parts of the training data held out: ``trust`` then gives ``error``.
+
+        Each part is embedded by a fit of the others and compared with its place in the fit of all, aligned over the
+        others (K-fold cross-conformal scores): ``folds`` fits of nearly all rows.
+
+        Parameters
+        ----------
+        X : the training rows, or a sample of them, as in ``fit``
+            None: those the model holds; with landmarks it does not hold them.
+        folds : int
+        rows : int
+            Of more a random part is used.
+        """
+        check_is_fitted(self)
+        folds, rows = _resolve.count("folds", folds, low=2), _resolve.count("rows", rows, low=20)
+        recipe, runner = self._recipe(), self._runner()
+        if X is None and (self._precomputed() or not isinstance(recipe.landmarks, Everything)):
+            why = "with landmarks" if self._precomputed() is None else f"with {self._precomputed()}='precomputed'"
+            raise ValueError(f"calibrate() has no training rows to hold out: {why} the model keeps none. Pass X.")
+        source = InMemory(np.asarray(self.landmarks_)) if X is None else self._given_rows(X)
+        measure = self._anchor_measure if X is None else np.ones(len(source))
+        extension = _resolve.extension(self.extension, self._precomputed())
+        if isinstance(extension, Auto):
+            extension = self.report_.candidates[0].extension if self.report_.candidates else Nystrom()
+        held = crossfit.held_out(source, measure, recipe, extension, len(self.eigenvalues_), folds, rows, runner)
+        self.calibration_ = Calibration.of(held)
+        return self
+
+    def _given_rows(self, X: Any) -> Source:
+        source = sources.opened(X)
+        if source is None:
+            return InMemory(np.ascontiguousarray(self._validate(X, reset=False), dtype=float))
+        self._check_features(source)
+        return source
+
+    # -- and back --------------------------------------------------------------------------
+
+    def inverse_transform(self, Z: Any) -> Array:
+        """From coordinates back to features, by the extension ``inverse`` names; learnt when first asked for.
+
+        Parameters
+        ----------
+        Z : array of shape (n, n_components)
+        """
+        way_back = self._learnt_back()
+        Z = check_array(Z, dtype=[np.float64, np.float32])
+        if Z.shape[1] != self._n_features_out:
+            raise ValueError(f"Z has {Z.shape[1]} columns, but the embedding has {self._n_features_out} components.")
+        return way_back.embed(Z, self._runner()).astype(Z.dtype, copy=False)
+
+    @property
+    def round_trip_error_(self) -> float:
+        """How far ``inverse_transform`` ends from held-out points, relative to the spread of the features."""
+        return self._learnt_back().error
+
+    def _learnt_back(self) -> WayBack:
+        check_is_fitted(self)
+        if self._precomputed():
+            raise ValueError(
+                f"{self._precomputed()}='precomputed' has no features to go back to: fit on features instead."
+            )
+        if "_way_back" not in self.__dict__:
+            spec = _resolve.extension(self.inverse, None, name="inverse")
+            self._way_back = WayBack.of(self._known(), spec, self._runner())
+        return self._way_back
 
     def _answer_far(self, on_far: str, Z: Array, embedding: Array, trust: Trust, start: int = 0) -> None:
         far = np.flatnonzero(trust.flag)
@@ -255,8 +376,6 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _validate_given_rows(self, X: Any, options: dict[str, Any], given: str) -> Array:
         """Rows of distances or affinities: to the anchors, or to all training rows."""
-        from sklearn.utils import check_array
-
         X = check_array(X, **options)
         index: Any = self._columns
         if X.shape[1] == self.n_features_in_ and X.shape[1] != len(index):

@@ -31,6 +31,8 @@ class Report:
     negative_mass: float  # part of sum |lambda|: of all eigenvalues for centred kernels, else of the computed ones
     amplification: float  # how much the row rule magnifies rounding, at least 1: max lambda^(t-1) for diffusion
     extension_gap: float  # largest |transform - spectral embedding| over a sample of the anchors
+    extension: str = "nystrom"
+    candidates: tuple[Any, ...] = field(default=(), repr=False)  # what "auto" compared, best first
     warnings: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
@@ -47,7 +49,10 @@ class Report:
                 "solver",
                 f"{self.solver}: {self.solver_why}; residual {self.residual:.1e} of the distance to trivial",
             ),
-            ("extension", f"gap {self.extension_gap:.1e}, rounding magnified x{self.amplification:.3g}"),
+            (
+                "extension",
+                f"{self.extension}; gap {self.extension_gap:.1e}, rounding magnified x{self.amplification:.3g}",
+            ),
         ]
         if self.epsilon == self.epsilon:  # there is a bandwidth
             rows.insert(1, ("epsilon", f"{self.epsilon:.6g} ({self.bandwidth})"))
@@ -57,6 +62,8 @@ class Report:
             rows.append(("trace", f"{self.trace:.4g} (a row that sees only itself adds 1)"))
         if self.negative_mass > 0:
             rows.append(("negative", f"{self.negative_mass:.3g} of the spectrum's mass"))
+        if self.candidates:
+            rows.append(("chosen", f"among {len(self.candidates)}: " + "; ".join(map(str, self.candidates[:3]))))
         rows += [("note", text) for text in self.warnings]
         width = max(len(name) for name, _ in rows)
         return "\n".join([self.method, *(f"  {name:<{width}}  {value}" for name, value in rows)])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import bandwidths, distances, graphs, kernels, landmarks, normalizations, solvers
+from . import bandwidths, distances, extensions, graphs, kernels, landmarks, normalizations, solvers
 from .checkpoints import Checkpoint
 from .runners import free_memory
 
@@ -285,6 +285,62 @@ def solver(value: Any, among: Sequence[str] = SOLVERS) -> Any:
         "krylov": solvers.Krylov(),
     }
     return named[value]
+
+
+EXTENSIONS = {
+    "nystrom": extensions.Nystrom(),
+    "geometric_harmonics": extensions.GeometricHarmonics(),
+    "laplacian_pyramid": extensions.LaplacianPyramid(),
+    "kernel_ridge": extensions.KernelRidge(),
+    "barycentric": extensions.Barycentric(),
+    "compressed_diffusion": extensions.CompressedDiffusion(),
+    "linear": extensions.LinearMap(),
+    "auto": extensions.Auto(),
+}
+
+
+def extension(value: Any, given: str | None, *, name: str = "extension") -> Any:
+    """A way to carry functions to points: by name, as an object with ``fit(known, runner)``, or a regressor."""
+    inverse = name == "inverse"
+    if isinstance(value, str):
+        found = EXTENSIONS[one_of(name, value, [n for n in EXTENSIONS if not (inverse and n == "nystrom")])]
+    elif hasattr(value, "fit") and hasattr(value, "predict") and not isinstance(value, type):
+        found = extensions.Regressor(value)
+    elif type(value) in EXTENSION_TYPES and not (inverse and isinstance(value, extensions.Nystrom)):
+        found = value
+    else:
+        names = ", ".join(repr(n) for n in EXTENSIONS if not (inverse and n == "nystrom"))
+        raise ValueError(
+            f"{name}={value!r} is not known. Pass one of {names}, an object of outfold.extensions, or a regressor with "
+            "fit and predict."
+        )
+    _check_extension(found, name)
+    if given and not inverse and not isinstance(found, extensions.Nystrom | extensions.Auto):
+        raise ValueError(
+            f"{name}={value!r} learns from features, and {given}='precomputed' has none: leave it at 'nystrom', or "
+            "fit on features."
+        )
+    return found
+
+
+EXTENSION_TYPES = {type(e) for e in EXTENSIONS.values()}
+
+
+def _check_extension(found: Any, name: str) -> None:
+    """Every number of an extension in its range."""
+    for field in ("ridge", "reg", "condition", "residual"):
+        if hasattr(found, field):
+            number(f"{name}: {field}", getattr(found, field), low=0.0, open_low=True)
+    for field, low in (("centres", 2), ("levels", 1), ("n_neighbors", 1), ("folds", 2), ("rows", 10)):
+        if hasattr(found, field):
+            count(f"{name}: {field}", getattr(found, field), low=low)
+    epsilon = getattr(found, "epsilon", "auto")
+    if isinstance(epsilon, str):
+        one_of(f"{name}: epsilon", epsilon, ("auto",))
+    else:
+        number(f"{name}: epsilon", epsilon, low=0.0, open_low=True)
+    if isinstance(found, extensions.CompressedDiffusion) and not isinstance(found.landmarks, str):
+        landmark_choice(found.landmarks)
 
 
 def landmark_choice(value: Any) -> Any:

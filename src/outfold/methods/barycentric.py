@@ -57,6 +57,8 @@ class LocallyLinearEmbedding(SpectralEstimator):
         reg: float = 1e-3,
         landmarks: Any = None,
         components: str = "warn",
+        extension: Any = "nystrom",
+        inverse: Any = "auto",
         solver: Any = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -67,6 +69,8 @@ class LocallyLinearEmbedding(SpectralEstimator):
         self.reg = reg
         self.landmarks = landmarks
         self.components = components
+        self.extension = extension
+        self.inverse = inverse
         self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.utils.validation import check_array, check_is_fitted
-
 from .. import _resolve
 from .._engine import Recipe
 from .._estimator import SpectralEstimator
 from ..centring import Centring, Distant, Kernels
-from ..extensions import KernelRidge
 from ..geodesics import Geodesic
-
-Array = NDArray[Any]
 
 
 class KernelPCA(SpectralEstimator):
@@ -39,8 +32,6 @@ class KernelPCA(SpectralEstimator):
         Of "poly".
     coef0 : float
         Of "poly" and "sigmoid".
-    ridge : float > 0
-        Of ``inverse_transform``, relative to the mean of the kernel's diagonal.
     landmarks : None, int, float, array or a choice of :mod:`outfold.landmarks`
         Solve on these points only (a count, a fraction, or the points) and extend to the rest.
     solver : "auto", "dense", "krylov", "lanczos" or a solver of :mod:`outfold.solvers`
@@ -70,8 +61,9 @@ class KernelPCA(SpectralEstimator):
         gamma: float | str | None = None,
         degree: float = 3,
         coef0: float = 1,
-        ridge: float = 1e-3,
         landmarks: Any = None,
+        extension: Any = "nystrom",
+        inverse: Any = "auto",
         solver: Any = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -82,42 +74,17 @@ class KernelPCA(SpectralEstimator):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
-        self.ridge = ridge
         self.landmarks = landmarks
+        self.extension = extension
+        self.inverse = inverse
         self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
 
     def _recipe(self) -> Recipe:
-        _resolve.number("ridge", self.ridge, low=0.0, open_low=True)
         kernel = _resolve.named_kernel(self)
         return _centred_recipe(self, Kernels(kernel, Centring(definite=kernel is not None and kernel.definite)))
-
-    def _adopt(self, found: Any, dtype: Any) -> None:
-        super()._adopt(found, dtype)
-        self.__dict__.pop("_way_back", None)  # of an earlier fit
-        self._measure = found.anchors.measure
-
-    def inverse_transform(self, Z: Any) -> Array:
-        """From coordinates back to features, by kernel ridge regression of the training points on their coordinates.
-
-        Parameters
-        ----------
-        Z : array of shape (n, n_components)
-        """
-        check_is_fitted(self)
-        if self.kernel == "precomputed":
-            raise ValueError("kernel='precomputed' has no features to go back to: fit on features with a named kernel.")
-        Z = check_array(Z, dtype=[np.float64, np.float32])
-        if Z.shape[1] != self._n_features_out:
-            raise ValueError(f"Z has {Z.shape[1]} columns, but the embedding has {self._n_features_out} components.")
-        if not hasattr(self, "_way_back"):
-            ridge = KernelRidge("linear" if self.kernel == "linear" else "rbf", self.ridge)
-            points: Any = self.landmarks_
-            places = self.eigenvectors_ * np.sqrt(self.eigenvalues_)
-            self._way_back = ridge.fit(places, points, self._measure, self._runner())
-        return self._way_back.embed(Z, self._runner()).astype(Z.dtype, copy=False)
 
 
 class ClassicalMDS(SpectralEstimator):
@@ -154,6 +121,8 @@ class ClassicalMDS(SpectralEstimator):
         metric: Any = "euclidean",
         signed: bool = False,
         landmarks: Any = None,
+        extension: Any = "nystrom",
+        inverse: Any = "auto",
         solver: Any = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -163,6 +132,8 @@ class ClassicalMDS(SpectralEstimator):
         self.metric = metric
         self.signed = signed
         self.landmarks = landmarks
+        self.extension = extension
+        self.inverse = inverse
         self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -218,6 +189,8 @@ class Isomap(SpectralEstimator):
         signed: bool = False,
         landmarks: Any = None,
         components: str = "warn",
+        extension: Any = "nystrom",
+        inverse: Any = "auto",
         solver: Any = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -229,6 +202,8 @@ class Isomap(SpectralEstimator):
         self.signed = signed
         self.landmarks = landmarks
         self.components = components
+        self.extension = extension
+        self.inverse = inverse
         self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs

@@ -92,6 +92,8 @@ class DiffusionMaps(SpectralEstimator):
         metric: Any = "euclidean",
         landmarks: Any = None,
         components: str = "warn",
+        extension: Any = "nystrom",
+        inverse: Any = "auto",
         solver: Any = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -107,6 +109,8 @@ class DiffusionMaps(SpectralEstimator):
         self.metric = metric
         self.landmarks = landmarks
         self.components = components
+        self.extension = extension
+        self.inverse = inverse
         self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -152,6 +156,8 @@ class LaplacianEigenmaps(SpectralEstimator):
         metric: Any = "euclidean",
         landmarks: Any = None,
         components: str = "warn",
+        extension: Any = "nystrom",
+        inverse: Any = "auto",
         solver: Any = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -166,6 +172,8 @@ class LaplacianEigenmaps(SpectralEstimator):
         self.metric = metric
         self.landmarks = landmarks
         self.components = components
+        self.extension = extension
+        self.inverse = inverse
         self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -215,6 +223,8 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
         metric: Any = "euclidean",
         landmarks: Any = None,
         components: str = "warn",
+        extension: Any = "nystrom",
+        inverse: Any = "auto",
         solver: Any = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -230,6 +240,8 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
         self.metric = metric
         self.landmarks = landmarks
         self.components = components
+        self.extension = extension
+        self.inverse = inverse
         self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs

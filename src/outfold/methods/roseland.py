@@ -69,6 +69,8 @@ class Roseland(SpectralEstimator):
         t: float = 1,
         n_neighbors: Any = "auto",
         metric: Any = "euclidean",
+        extension: Any = "nystrom",
+        inverse: Any = "auto",
         solver: Any = "auto",
         memory: Any = "auto",
         checkpoint: Any = None,
@@ -83,6 +85,8 @@ class Roseland(SpectralEstimator):
         self.t = t
         self.n_neighbors = n_neighbors
         self.metric = metric
+        self.extension = extension
+        self.inverse = inverse
         self.solver = solver
         self.memory = memory
         self.checkpoint = checkpoint

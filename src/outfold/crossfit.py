@@ -1,0 +1,191 @@
+"""Fits of parts of the data, and what they say about the rest: how extensions are chosen and bands are calibrated.
+
+A part of the training rows is held out, the others are fitted anew and the embedding of the fold is aligned with that
+of the full fit over the rows both have. A held-out row then has two positions in the same coordinates: the one the fold
+gives it as a new point, and the one it has when it is fitted together with the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _engine, calibration, extensions
+from .calibration import Witness
+from .checkpoints import Checkpoint
+from .extensions import SEED, Auto, Known
+from .quality import Alignment
+from .runners import Threads
+from .sources import InMemory, Source
+from .trust import Trust
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An extension and its held-out error: root mean square relative to the spread of the values."""
+
+    extension: Any
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.extension} {self.error:.4g}"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows at hand, their measure, and where a fit of all of them puts them."""
+
+    X: Array
+    measure: Array
+    embedding: Array
+    given: bool  # X is a square matrix between the rows
+
+    def rows(self, index: Array, seen_by: Array) -> Array:
+        """Some rows, as a fit of others sees them."""
+        return self.X[np.ix_(index, seen_by)] if self.given else self.X[index]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A fit of some rows, and the others."""
+
+    found: _engine.Fit
+    rest: Array
+    held: Array
+    points: Array  # the held rows, as the fold sees them
+    target: Array  # where the full fit has them
+    alignment: Alignment  # from the fold's coordinates to those of the full fit
+
+
+def alone(recipe: _engine.Recipe, components: int) -> _engine.Recipe:
+    """The recipe of a part: as many components as the whole, and no traces on disk."""
+    if isinstance(recipe.wanted, str):
+        recipe = replace(recipe, wanted=components)
+    if hasattr(recipe.view, "checkpoint"):
+        recipe = replace(recipe, view=replace(recipe.view, checkpoint=Checkpoint()))
+    return recipe
+
+
+def sampled(
+    rows: Source, measure: Array, recipe: _engine.Recipe, found: _engine.Fit, most: int, runner: Threads
+) -> Sample:
+    """All rows with the embedding they have; of many, a random part and the embedding of a fit of it."""
+    if len(rows) <= most and found.embedding is not None:
+        return Sample(rows.array(), np.array(measure), found.embedding, recipe.view.given)
+    index = np.sort(np.random.default_rng(SEED).permutation(len(rows))[:most])
+    X = rows.array()[np.ix_(index, index)] if recipe.view.given else rows.take(index)
+    fewer = alone(recipe, len(found.eigenvalues))
+    part = _engine.fit(InMemory(X), fewer, np.array(measure[index]), np.random.default_rng(SEED), runner)
+    embedding: Any = part.embedding
+    return Sample(X, np.array(measure[index]), embedding, recipe.view.given)
+
+
+def folds(sample: Sample, recipe: _engine.Recipe, count: int, runner: Threads) -> Iterator[Fold]:
+    """Every row is held out once; copies of a row together, so that none is new to a fold that holds another."""
+    rng = np.random.default_rng(SEED)
+    _, member = np.unique(sample.X, axis=0, return_inverse=True)
+    places = np.unique(member)
+    label = (rng.permutation(len(places)) % count)[np.searchsorted(places, member.ravel())]
+    label[sample.measure == 0] = -1
+    recipe = alone(recipe, sample.embedding.shape[1])
+    for fold in range(count):
+        held, rest = np.flatnonzero(label == fold), np.flatnonzero((label != fold) & (label >= 0))
+        if len(held) == 0:
+            continue
+        measure = sample.measure[rest]
+        X = InMemory(sample.rows(rest, rest))
+        found = _engine.fit(X, recipe, measure, np.random.default_rng(SEED), runner)
+        embedding: Any = found.embedding
+        alignment = Alignment.of(embedding, sample.embedding[rest], weights=measure)
+        seen = rest if found.columns is None else rest[found.columns]
+        yield Fold(found, rest, held, sample.rows(held, seen), sample.embedding[held], alignment)
+
+
+def compare(
+    sample: Sample, recipe: _engine.Recipe, specs: Sequence[Any], count: int, runner: Threads
+) -> list[Candidate]:
+    """The held-out error of each extension, best first."""
+    total = np.zeros(len(specs))
+    weight = spread = 0.0
+    for fold in folds(sample, recipe, count, runner):
+        known = fold.found.known(recipe.view, runner)
+        measure = sample.measure[fold.held]
+        for i, spec in enumerate(specs):
+            left = fold.alignment(spec.fit(known, runner).embed(fold.points, runner)) - fold.target
+            total[i] += measure @ (left**2).sum(axis=1)
+        weight += measure.sum()
+    share = sample.measure / sample.measure.sum()
+    spread = float(share @ ((sample.embedding - share @ sample.embedding) ** 2).sum(axis=1)) * weight
+    return _ranked(specs, np.sqrt(total / spread))
+
+
+def _ranked(specs: Sequence[Any], errors: Array) -> list[Candidate]:
+    errors = np.where(np.isfinite(errors), errors, np.inf)
+    return [Candidate(specs[i], float(errors[i])) for i in np.argsort(errors, kind="stable")]
+
+
+def choose(
+    rows: Source, recipe: _engine.Recipe, found: _engine.Fit, known: Known, auto: Auto, runner: Threads
+) -> _engine.Fit:
+    """The fit with the extension of the least held-out error; the table stays in the report."""
+    if recipe.view.given:
+        return _noted(found, "extension='auto' had one choice, 'nystrom': others learn from features.")
+    specs = list(auto.candidates or extensions.candidates(known))
+    try:
+        sample = sampled(rows, found.measure, recipe, found, auto.rows, runner)
+        table = compare(sample, recipe, specs, auto.folds, runner)
+    except ValueError as error:  # a part of the data that cannot be fitted
+        return _noted(found, f"extension='auto' could not fit parts of the data and stayed with 'nystrom': {error}")
+    chosen = _engine.extended(found, rows, known, table[0].extension, runner)
+    return replace(chosen, report=replace(chosen.report, candidates=tuple(table)))
+
+
+def _noted(found: _engine.Fit, text: str) -> _engine.Fit:
+    return replace(found, report=replace(found.report, warnings=(*found.report.warnings, text)))
+
+
+def held_out(
+    rows: Source,
+    measure: Array,
+    recipe: _engine.Recipe,
+    extension: Any,
+    components: int,
+    count: int,
+    most: int,
+    runner: Threads,
+) -> Iterator[tuple[Trust, Array]]:
+    """The evidence on held-out rows and their errors, fold by fold."""
+    recipe = alone(recipe, components)
+    index = np.arange(len(rows))
+    if len(rows) > most:
+        index = np.sort(np.random.default_rng(SEED).permutation(len(rows))[:most])
+    X = rows.array()[np.ix_(index, index)] if recipe.view.given else rows.take(index)
+    measure = np.array(measure[index], dtype=float)
+    whole = _engine.fit(InMemory(X), recipe, measure, np.random.default_rng(SEED), runner)
+    embedding: Any = whole.embedding
+    for fold in folds(Sample(X, measure, embedding, recipe.view.given), recipe, count, runner):
+        known = fold.found.known(recipe.view, runner)
+        positions, trust = _engine.carried(known, extension, runner).look(fold.points, runner)
+        witness = None if recipe.view.given else Witness.of(known, runner)
+        trust = calibration.judged(trust, positions, witness, fold.points, runner)
+        yield trust, np.linalg.norm(fold.alignment(positions) - fold.target, axis=1)
+
+
+def compare_maps(known: Known, specs: Sequence[Any], count: int, runner: Threads) -> list[Candidate]:
+    """The held-out error of each extension of known values: nothing is fitted anew but the extension."""
+    label = np.random.default_rng(SEED).permutation(len(known.points)) % count
+    total = np.zeros(len(specs))
+    for fold in np.unique(label):
+        held, part = label == fold, known.part(np.flatnonzero(label != fold))
+        measure = known.measure[held]
+        for i, spec in enumerate(specs):
+            left = spec.fit(part, runner).embed(known.points[held], runner) - known.values[held]
+            total[i] += measure @ (left**2).sum(axis=1)
+    spread = known.measure @ ((known.values - known.mean) ** 2).sum(axis=1)
+    return _ranked(specs, np.sqrt(total / max(float(spread), np.finfo(float).tiny)))
