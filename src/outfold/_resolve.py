@@ -21,6 +21,7 @@ KERNELS = ("gaussian", "self_tuning", "continuous_knn", "precomputed")
 EPSILON = ("auto", "median", "neighbor", "slope", "percentile")
 SOLVERS = ("auto", "dense", "lanczos", "shift_invert", "lobpcg")
 COMPONENTS = ("warn", "error", "largest", "join")
+COORDINATES = ("diffusion", "canonical")
 CENTRED_SOLVERS = ("auto", "dense", "lanczos", "krylov")
 RESIDUAL_SOLVERS = ("auto", "dense", "shift_invert", "lanczos")
 SEARCHES = ("auto", "tree", "brute", "faiss")
@@ -216,6 +217,8 @@ def low_rank_stages(estimator: Any, normalization: Any) -> dict[str, Any]:
         raise ValueError(f"{asked} keeps all landmarks in a row: leave n_neighbors and threshold at their defaults.")
     if not isinstance(normalization, normalizations.Markov):
         raise ValueError(f"{asked} solves Markov operators: pass laplacian='random_walk', or another solver.")
+    if normalization.canonical:
+        raise ValueError(f"{asked} gives coordinates='diffusion' only; for 'canonical' leave the solver at 'auto'.")
     if found["kernel"] == kernels.Gaussian(bandwidths.Fixed(math.inf)):
         raise ValueError("epsilon=inf weighs all landmarks alike; a low-rank kernel needs a finite one.")
     policy = one_of("components", estimator.components, COMPONENTS)
