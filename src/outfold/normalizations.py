@@ -144,19 +144,19 @@ class CanonicalRule:
     def log_scaling(self, Z: Array) -> Array:
         """log d(x) of the symmetric kernel k = w / (d d'): d = q^alpha sqrt(delta), 0 where nothing is in reach."""
         rows = self.markov.rows(Z)
-        reached = np.isfinite(rows.log_degree)
-        q = np.where(reached, rows.log_degree, 0.0)
-        return np.where(reached, self.alpha * q + self._log_delta(rows) / 2, -np.inf)
+        with np.errstate(invalid="ignore"):
+            found = self.alpha * rows.log_degree + self._log_delta(rows) / 2
+        return np.where(np.isfinite(rows.log_degree), found, -np.inf)
 
     @property
     def log_scaling_of_anchors(self) -> Array:
         return np.log(self.powers) + np.log(self.root) + self.log_total / 2
 
     def _log_delta(self, rows: Rows) -> Array:
-        seen = rows @ np.column_stack([self.powers, self.root**2])
-        reached = np.isfinite(rows.log_degree)
-        q = np.where(reached, rows.log_degree, 0.0)
-        return np.where(reached, (1 - self.alpha) * q - np.log(seen[:, 0]), np.log(seen[:, 1]) + self.log_total)
+        typical, nearest = (rows @ np.column_stack([self.powers, self.root**2])).T
+        with np.errstate(invalid="ignore"):
+            found = (1 - self.alpha) * rows.log_degree - np.log(typical)
+        return np.where(np.isfinite(rows.log_degree), found, np.log(nearest) + self.log_total)
 
 
 @dataclass(frozen=True)
