@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -127,12 +128,13 @@ def clusters_3d(n: int, *, clusters: int = 3, bridge: int = 9, random_state: Any
     inside = n - bridge * (clusters - 1)
     if clusters < 2 or inside < clusters:
         raise ValueError(
-            f"n={n} is too few for {clusters} clusters (at least 2) with {bridge} points between: raise n or lower bridge."
+            f"n={n} is too few for {clusters} clusters (at least 2) with {bridge} points between them. Raise n, or "
+            "lower bridge."
         )
     centres = random.uniform(0, 10, (clusters, 3))
     side = pdist(centres).min() / np.sqrt(12)
     along = np.arange(1, bridge + 1)[:, None] / (bridge + 1)
-    lines = [start + along * (end - start) for start, end in zip(centres, centres[1:])]
+    lines = [start + along * (end - start) for start, end in pairwise(centres)]
     label = np.arange(inside) * clusters // inside
     cubes = centres[label] + random.uniform(-side / 2, side / 2, (inside, 3))
     nearer = np.arange(clusters - 1)[:, None] + (along > 0.5).T
