@@ -1,15 +1,23 @@
 """The least-squares extension of Wang (2019), against kernels written out in plain NumPy."""
 
-import warnings
-
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
 from catalogue import cloud, new_points, quietly
-from outfold import DiffusionMaps, Isomap, KernelPCA, LaplacianEigenmaps, LocallyLinearEmbedding, Roseland, graphs
+from outfold import (
+    ClassicalMDS,
+    DiffusionMaps,
+    Isomap,
+    KernelPCA,
+    LaplacianEigenmaps,
+    LocallyLinearEmbedding,
+    Roseland,
+    graphs,
+)
 from outfold.leastsquares import JointModel, LeastSquares, extended, joint_degrees
 from outfold.runners import Threads
+from outfold.solvers import LowRank
 
 EPSILON = 0.7
 RUN = Threads(1)
@@ -309,7 +317,9 @@ def test_joined_components_keep_their_bridges():
         LaplacianEigenmaps(),
         KernelPCA(kernel="rbf"),
         Isomap(n_neighbors=6),
+        ClassicalMDS(),
         Roseland(landmarks=0.6, random_state=0),
+        DiffusionMaps(landmarks=0.6, solver=LowRank(), random_state=0),
     ],
     ids=lambda e: type(e).__name__,
 )
@@ -365,7 +375,5 @@ def test_a_half_power_of_a_negative_eigenvalue_is_refused(sets):
 
 
 def test_low_rank_is_refused_in_canonical_coordinates(sets):
-    from outfold.solvers import LowRank
-
-    with warnings.catch_warnings(), pytest.raises(ValueError, match="'diffusion' only"):
+    with pytest.raises(ValueError, match="'diffusion' only"):
         DiffusionMaps(landmarks=20, solver=LowRank(), coordinates="canonical").fit(sets[0])
