@@ -188,8 +188,8 @@ def test_joint_degrees_reproduce_the_joint_kernel(sets, alpha):
     X, Z = sets
     moved, new, kernel, misprinted = joint(X[::3], Z, alpha)
     n = len(moved)
-    np.testing.assert_allclose(moved @ moved.T, kernel[:n, :n], atol=1e-7)  # to the eigenvalues left out
-    np.testing.assert_allclose(moved @ new.T, kernel[:n, n:], atol=1e-7)
+    np.testing.assert_allclose(moved @ moved.T, kernel[:n, :n], atol=1e-10)
+    np.testing.assert_allclose(moved @ new.T, kernel[:n, n:], atol=1e-10)
     assert np.abs(misprinted @ misprinted.T - kernel[:n, :n]).max() > 0.3
     assert np.abs(misprinted @ new.T - kernel[:n, n:]).max() > 0.1
 
@@ -304,6 +304,18 @@ def test_joined_components_keep_their_bridges():
     joint_ = joint_degrees(model.rule, Z, RUN)[0][order]
     np.testing.assert_allclose(joint_[20:], training[20:], rtol=1e-12)  # the other side sees no new row, and its bridge
     assert (joint_[:20] != training[:20]).any()
+
+
+@alphas
+def test_all_functions_of_the_joint_model_reproduce_the_joint_kernel(sets, alpha):
+    """phi_X phi_Z' with the library's phi: every function but phi_0, which is written out."""
+    X, Z = sets[0][::3], sets[1]
+    model = JointModel(fitted(X, len(X) - 1, alpha=alpha).model_)
+    moved, new, kernel, _ = joint(X, Z, alpha)
+    n = len(X)
+    assert moved.shape == (n, n)  # no function is left out
+    found = model.training(X, Z, RUN) @ model.embed(Z, RUN).T + np.outer(moved[:, 0], new[:, 0])
+    np.testing.assert_allclose(found, kernel[:n, n:], atol=1e-10)
 
 
 # -- what is Nystrom already, and what is refused ------------------------------------------
