@@ -42,6 +42,8 @@ ALL_METHODS = {
     "diffusion-maps self-tuning union": DiffusionMaps(kernel="self_tuning", n_neighbors=9, t=2),
     "diffusion-maps largest component": DiffusionMaps(n_neighbors=6, components="largest"),
     "diffusion-maps joined": DiffusionMaps(n_neighbors=6, components="join"),
+    "diffusion-maps canonical": DiffusionMaps(coordinates="canonical"),
+    "diffusion-maps canonical alpha=0 union": DiffusionMaps(coordinates="canonical", n_neighbors=6, alpha=0, t=2),
     "laplacian-eigenmaps binary": LaplacianEigenmaps(n_neighbors=6, epsilon=np.inf),
     "laplacian-eigenmaps continuous k-nn": LaplacianEigenmaps(kernel="continuous_knn", laplacian="unnormalized"),
     "laplacian-eigenmaps": LaplacianEigenmaps(),

@@ -12,6 +12,8 @@ GENERATORS = {
     "flat torus": datasets.flat_torus,
     "s curve": datasets.s_curve,
     "swiss roll": datasets.swiss_roll,
+    "punched sphere": datasets.punched_sphere,
+    "clusters in space": datasets.clusters_3d,
     "moons": datasets.noisy_moons,
     "blobs": datasets.blobs,
 }
@@ -58,7 +60,9 @@ def test_the_swiss_roll_is_covered_evenly():
     assert abs(counts / 800 - 1).max() < 0.15
 
 
-@pytest.mark.parametrize("make", [datasets.circle, datasets.sphere, datasets.flat_torus, *SHEETS.values()])
+@pytest.mark.parametrize(
+    "make", [datasets.circle, datasets.sphere, datasets.flat_torus, datasets.punched_sphere, *SHEETS.values()]
+)
 def test_noise_has_the_size_asked_for(make):
     clean, noisy = (arrays(make(2000, random_state=0, noise=noise))[0] for noise in (0.0, 0.1))
     assert (noisy - clean).std() == pytest.approx(0.1, rel=0.05)
@@ -68,6 +72,30 @@ def test_blobs_have_the_shape_asked_for():
     X, label = datasets.blobs(200, centers=4, dimension=6, spread=0.01, random_state=0)
     assert X.shape == (200, 6)
     assert max(X[label == k].std(axis=0).max() for k in range(4)) < 0.02
+
+
+def test_the_punched_sphere_is_the_sphere_without_its_cap_and_an_even_disc():
+    X, disc = datasets.punched_sphere(4000, random_state=0)
+    np.testing.assert_allclose(np.linalg.norm(X - [0, 0, 1], axis=1), 1, atol=1e-14)
+    assert 1.7 < X[:, 2].max() < 2 - 8 / 29 + 1e-12
+    np.testing.assert_allclose(2 * X[:, :2] / (2 - X[:, 2:]), disc, atol=1e-9)  # seen from the pole
+    assert abs(np.histogram((disc**2).sum(axis=1), 10, (0, 25))[0] / 400 - 1).max() < 0.15
+
+
+def test_clusters_in_space_are_cubes_on_a_chain():
+    X, label = datasets.clusters_3d(2048, clusters=4, bridge=7, random_state=0)
+    assert X.shape == (2048, 3)
+    assert np.ptp(np.bincount(label[:-21])) <= 1
+    centres = np.array([X[:-21][label[:-21] == c].mean(axis=0) for c in range(4)])
+    side = np.sort(cdist(centres, centres)[np.triu_indices(4, 1)])[0] / np.sqrt(12)
+    for c in range(4):
+        assert np.ptp(X[:-21][label[:-21] == c], axis=0) == pytest.approx([side] * 3, rel=0.1)
+    lines = X[-21:].reshape(3, 7, 3)
+    np.testing.assert_allclose(np.diff(lines, 2, axis=1), 0, atol=1e-12)  # even steps
+    np.testing.assert_allclose(lines[:, 3], (centres[:-1] + centres[1:]) / 2, atol=0.1)
+    assert label[-21:].reshape(3, 7).tolist() == [[c] * 4 + [c + 1] * 3 for c in range(3)]
+    with pytest.raises(ValueError, match="n=20 is too few for 3 clusters"):
+        datasets.clusters_3d(20)
 
 
 # -- red wine ------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class SpectralModel:
 
     rule: Any
     basis: Array  # (anchors, components)
-    scale: Array | None  # (components,): basis * scale is the embedding of the anchors; None: their own rows give it
+    scale: Array | None  # (components,): see ``spectral``; None: the anchors' own rows give their embedding
     reference: Reference
 
     def embed(self, Z: Array, runner: Threads) -> Array:
@@ -87,12 +87,19 @@ class SpectralModel:
             pass
         return embedding, self.reference.judge(log_mass)
 
+    @property
+    def spectral(self) -> Array:
+        """The embedding of the anchors as the eigenproblem gives it: basis * scale, times the rule's root."""
+        root = getattr(self.rule, "root", None)
+        values = self.basis * self.scale
+        return values if root is None else values * root[:, None]
+
     def nearest(self, Z: Array) -> Array:
         """The embedding of each point's nearest anchor."""
         at = self.rule.geometry.nearest(np.asarray(Z, dtype=float))
         if self.scale is None:
             return self.rule.rows(self.rule.geometry.anchors[at]) @ self.basis
-        return (self.basis * self.scale)[at]
+        return self.spectral[at]
 
 
 @dataclass(frozen=True)
@@ -180,7 +187,7 @@ def fit(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, 
     embedding, gap = _training_embedding(rows, problem, model, runner)
     report = _report(rows, recipe, problem, spectrum, kept, negative, gap)
     order = np.arange(len(functions)) if anchors.index is None else np.argsort(anchors.index)
-    places = None if model.scale is None else (model.basis * model.scale)[order]
+    places = None if model.scale is None else model.spectral[order]
     return Fit(
         model, anchors.at(order), eigenvalues, functions[order], embedding, measure, problem.columns, places, report
     )
@@ -253,7 +260,7 @@ def _training_embedding(
     X = source.array() if isinstance(source, InMemory) else None
     if model.scale is None:  # the embedding of the rows is the formula
         return None if X is None else model.look(X, runner, problem.kept)[0], 0.0
-    spectral = model.basis * model.scale
+    spectral = model.spectral
     anchors, columns = problem.anchors, problem.columns
     sample = np.linspace(0, len(spectral) - 1, min(len(spectral), 256)).astype(int)
     rows = anchors.points[sample]

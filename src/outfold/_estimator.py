@@ -270,7 +270,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         extension = _resolve.extension(self.extension, self._precomputed())
         if isinstance(extension, Auto):
             extension = self.report_.candidates[0].extension if self.report_.candidates else Nystrom()
-        held = crossfit.held_out(source, measure, recipe, extension, len(self.eigenvalues_), folds, rows, runner)
+        recipe = crossfit.alone(recipe, len(self.eigenvalues_), self.report_.epsilon)
+        held = crossfit.held_out(source, measure, recipe, extension, folds, rows, runner)
         self.calibration_ = Calibration.of(held)
         return self
 

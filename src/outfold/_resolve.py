@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import bandwidths, distances, extensions, graphs, kernels, landmarks, normalizations, solvers
+from . import bandwidths, distances, extensions, graphs, kernels, landmarks, leastsquares, normalizations, solvers
 from .checkpoints import Checkpoint
 from .runners import free_memory
 
@@ -21,6 +21,7 @@ KERNELS = ("gaussian", "self_tuning", "continuous_knn", "precomputed")
 EPSILON = ("auto", "median", "neighbor", "slope", "percentile")
 SOLVERS = ("auto", "dense", "lanczos", "shift_invert", "lobpcg")
 COMPONENTS = ("warn", "error", "largest", "join")
+COORDINATES = ("diffusion", "canonical")
 CENTRED_SOLVERS = ("auto", "dense", "lanczos", "krylov")
 RESIDUAL_SOLVERS = ("auto", "dense", "shift_invert", "lanczos")
 SEARCHES = ("auto", "tree", "brute", "faiss")
@@ -216,6 +217,8 @@ def low_rank_stages(estimator: Any, normalization: Any) -> dict[str, Any]:
         raise ValueError(f"{asked} keeps all landmarks in a row: leave n_neighbors and threshold at their defaults.")
     if not isinstance(normalization, normalizations.Markov):
         raise ValueError(f"{asked} solves Markov operators: pass laplacian='random_walk', or another solver.")
+    if normalization.canonical:
+        raise ValueError(f"{asked} gives coordinates='diffusion' only; for 'canonical' leave the solver at 'auto'.")
     if found["kernel"] == kernels.Gaussian(bandwidths.Fixed(math.inf)):
         raise ValueError("epsilon=inf weighs all landmarks alike; a low-rank kernel needs a finite one.")
     policy = one_of("components", estimator.components, COMPONENTS)
@@ -289,6 +292,7 @@ def solver(value: Any, among: Sequence[str] = SOLVERS) -> Any:
 
 EXTENSIONS = {
     "nystrom": extensions.Nystrom(),
+    "least_squares": leastsquares.LeastSquares(),
     "geometric_harmonics": extensions.GeometricHarmonics(),
     "laplacian_pyramid": extensions.LaplacianPyramid(),
     "kernel_ridge": extensions.KernelRidge(),
@@ -297,33 +301,35 @@ EXTENSIONS = {
     "linear": extensions.LinearMap(),
     "auto": extensions.Auto(),
 }
+OF_THE_METHOD = ("nystrom", "least_squares")  # they know no other functions than its own
 
 
 def extension(value: Any, given: str | None, *, name: str = "extension") -> Any:
     """A way to carry functions to points: by name, as an object with ``fit(known, runner)``, or a regressor."""
     inverse = name == "inverse"
+    names = [n for n in EXTENSIONS if not (inverse and n in OF_THE_METHOD)]
     if isinstance(value, str):
-        found = EXTENSIONS[one_of(name, value, [n for n in EXTENSIONS if not (inverse and n == "nystrom")])]
+        found = EXTENSIONS[one_of(name, value, names)]
     elif hasattr(value, "fit") and hasattr(value, "predict") and not isinstance(value, type):
         found = extensions.Regressor(value)
-    elif type(value) in EXTENSION_TYPES and not (inverse and isinstance(value, extensions.Nystrom)):
+    elif type(value) in (type(EXTENSIONS[n]) for n in names):
         found = value
     else:
-        names = ", ".join(repr(n) for n in EXTENSIONS if not (inverse and n == "nystrom"))
         raise ValueError(
-            f"{name}={value!r} is not known. Pass one of {names}, an object of outfold.extensions, or a regressor with "
-            "fit and predict."
+            f"{name}={value!r} is not known. Pass one of {', '.join(map(repr, names))}, an object of "
+            "outfold.extensions, or a regressor with fit and predict."
         )
     _check_extension(found, name)
-    if given and not inverse and not isinstance(found, extensions.Nystrom | extensions.Auto):
+    if (
+        given
+        and not inverse
+        and not isinstance(found, extensions.Nystrom | extensions.Auto | leastsquares.LeastSquares)
+    ):
         raise ValueError(
             f"{name}={value!r} learns from features, and {given}='precomputed' has none: leave it at 'nystrom', or "
             "fit on features."
         )
     return found
-
-
-EXTENSION_TYPES = {type(e) for e in EXTENSIONS.values()}
 
 
 def _check_extension(found: Any, name: str) -> None:

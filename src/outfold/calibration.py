@@ -121,7 +121,8 @@ class Calibration:
         gram = centred.T @ centred + len(logs) * 1e-2 * np.eye(facts.shape[1])
         slopes = np.linalg.solve(gram, centred.T @ (logs - logs.mean())) / np.where(spread > 0, spread, 1.0)
         centre = facts.mean(axis=0)
-        scores = np.sort(errors / np.exp((facts - centre) @ slopes))
+        shrink = np.sqrt((len(parts) - 1) / (len(parts) + 1))
+        scores = np.sort(shrink * errors / np.exp((facts - centre) @ slopes))
         return cls(lowest, highest, centre, slopes, scores, len(parts))
 
     def radius(self, trust: Trust, coverage: float) -> Array:

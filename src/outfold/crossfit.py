@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _engine, calibration, extensions
+from .bandwidths import Fixed
 from .calibration import Witness
 from .checkpoints import Checkpoint
 from .extensions import SEED, Auto, Known
+from .kernels import Gaussian, Named
 from .quality import Alignment
 from .runners import Threads
 from .sources import InMemory, Source
@@ -63,10 +65,15 @@ class Fold:
     alignment: Alignment  # from the fold's coordinates to those of the full fit
 
 
-def alone(recipe: _engine.Recipe, components: int) -> _engine.Recipe:
-    """The recipe of a part: as many components as the whole, and no traces on disk."""
+def alone(recipe: _engine.Recipe, components: int, epsilon: float) -> _engine.Recipe:
+    """The recipe of a part: as many components and the bandwidth of the whole, and no traces on disk."""
     if isinstance(recipe.wanted, str):
         recipe = replace(recipe, wanted=components)
+    kernel = getattr(recipe.view, "kernel", None)
+    if isinstance(kernel, Gaussian) and np.isfinite(epsilon):
+        recipe = replace(recipe, view=replace(recipe.view, kernel=replace(kernel, rule=Fixed(epsilon))))
+    elif isinstance(kernel, Named) and kernel.gamma == "auto":
+        recipe = replace(recipe, view=replace(recipe.view, kernel=replace(kernel, gamma=1 / (2 * epsilon))))
     if hasattr(recipe.view, "checkpoint"):
         recipe = replace(recipe, view=replace(recipe.view, checkpoint=Checkpoint()))
     return recipe
@@ -80,8 +87,7 @@ def sampled(
         return Sample(rows.array(), np.array(measure), found.embedding, recipe.view.given)
     index = np.sort(np.random.default_rng(SEED).permutation(len(rows))[:most])
     X = rows.array()[np.ix_(index, index)] if recipe.view.given else rows.take(index)
-    fewer = alone(recipe, len(found.eigenvalues))
-    part = _engine.fit(InMemory(X), fewer, np.array(measure[index]), np.random.default_rng(SEED), runner)
+    part = _engine.fit(InMemory(X), recipe, np.array(measure[index]), np.random.default_rng(SEED), runner)
     embedding: Any = part.embedding
     return Sample(X, np.array(measure[index]), embedding, recipe.view.given)
 
@@ -93,7 +99,6 @@ def folds(sample: Sample, recipe: _engine.Recipe, count: int, runner: Threads) -
     places = np.unique(member)
     label = (rng.permutation(len(places)) % count)[np.searchsorted(places, member.ravel())]
     label[sample.measure == 0] = -1
-    recipe = alone(recipe, sample.embedding.shape[1])
     for fold in range(count):
         held, rest = np.flatnonzero(label == fold), np.flatnonzero((label != fold) & (label >= 0))
         if len(held) == 0:
@@ -137,6 +142,7 @@ def choose(
     if recipe.view.given:
         return _noted(found, "extension='auto' had one choice, 'nystrom': others learn from features.")
     specs = list(auto.candidates or extensions.candidates(known))
+    recipe = alone(recipe, len(found.eigenvalues), found.report.epsilon)
     try:
         sample = sampled(rows, found.measure, recipe, found, auto.rows, runner)
         table = compare(sample, recipe, specs, auto.folds, runner)
@@ -155,13 +161,11 @@ def held_out(
     measure: Array,
     recipe: _engine.Recipe,
     extension: Any,
-    components: int,
     count: int,
     most: int,
     runner: Threads,
 ) -> Iterator[tuple[Trust, Array]]:
     """The evidence on held-out rows and their errors, fold by fold."""
-    recipe = alone(recipe, components)
     index = np.arange(len(rows))
     if len(rows) > most:
         index = np.sort(np.random.default_rng(SEED).permutation(len(rows))[:most])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
 from sklearn.utils import Bunch, check_random_state
 
 Array = NDArray[Any]
@@ -93,6 +95,50 @@ def swiss_roll(n: int, *, random_state: Any = None, noise: float = 0.0) -> tuple
     height = random.uniform(0, 21, n)
     sheet = np.column_stack([angle * np.cos(angle), height, angle * np.sin(angle)])
     return _blur(sheet, noise, random), np.column_stack([_spiral_length(angle), height])
+
+
+def punched_sphere(n: int, *, random_state: Any = None, noise: float = 0.0) -> tuple[Array, Array]:
+    """A unit sphere without its cap, crowded at the rim, and each point's place in the disc it is the image of.
+
+    The disc of radius 5 is evenly covered; (u, v) goes to (a u, a v, 2 - 2 a), a = 4 / (4 + u^2 + v^2), the inverse
+    stereographic projection.
+
+    >>> X, position = punched_sphere(100, random_state=0)
+    >>> X.shape, position.shape
+    ((100, 3), (100, 2))
+    """
+    random = check_random_state(random_state)
+    radius = 5 * np.sqrt(random.uniform(size=n))
+    disc = radius[:, None] * _turn(random.uniform(0, 2 * np.pi, n))
+    shrink = 4 / (4 + radius**2)
+    return _blur(np.column_stack([shrink[:, None] * disc, 2 - 2 * shrink]), noise, random), disc
+
+
+def clusters_3d(n: int, *, clusters: int = 3, bridge: int = 9, random_state: Any = None) -> tuple[Array, Array]:
+    """Cubes of points in space, each joined to the next by a few points on a line, and which one each point is from.
+
+    Centres are drawn from a cube of side 10; sides are sqrt(1 / 12) of the least distance of two. Points on a line
+    belong to the nearer end.
+
+    >>> X, label = clusters_3d(90, random_state=0)
+    >>> X.shape, sorted(set(label.tolist()))
+    ((90, 3), [0, 1, 2])
+    """
+    random = check_random_state(random_state)
+    inside = n - bridge * (clusters - 1)
+    if clusters < 2 or inside < clusters:
+        raise ValueError(
+            f"n={n} is too few for {clusters} clusters (at least 2) with {bridge} points between them. Raise n, or "
+            "lower bridge."
+        )
+    centres = random.uniform(0, 10, (clusters, 3))
+    side = pdist(centres).min() / np.sqrt(12)
+    along = np.arange(1, bridge + 1)[:, None] / (bridge + 1)
+    lines = [start + along * (end - start) for start, end in pairwise(centres)]
+    label = np.arange(inside) * clusters // inside
+    cubes = centres[label] + random.uniform(-side / 2, side / 2, (inside, 3))
+    nearer = np.arange(clusters - 1)[:, None] + (along > 0.5).T
+    return np.vstack([cubes, *lines]), np.append(label, nearer)
 
 
 def noisy_moons(n: int, *, noise: float = 0.07, random_state: Any = None) -> tuple[Array, Array]:

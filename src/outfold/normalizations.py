@@ -97,7 +97,7 @@ class MarkovRule:
         if witness is not None:
             with np.errstate(divide="ignore"):
                 log_mass = np.log(np.add.reduceat(witness * self.measure[columns], ptr[:-1]))
-        log_mass[empty] = -np.inf
+        log_degree[empty] = log_mass[empty] = -np.inf
         return Rows(csr_array((seen, columns, ptr), shape=measured.shape), log_degree, log_mass)
 
 
@@ -109,6 +109,54 @@ def _filled(measured: csr_array, empty: Array, nearest: Array) -> csr_array:
     counts[empty] = 1
     data, columns = np.append(measured.data, np.zeros(len(empty))), np.append(measured.indices, nearest)
     return csr_array((data[order], columns[order], np.append(0, np.cumsum(counts))), shape=measured.shape)
+
+
+@dataclass(frozen=True)
+class CanonicalRule:
+    """v(x) = root(x) psi(x), root(x)^2 = delta(x) / sum_j m_j delta_j: a Markov row times its own degree.
+
+    delta(x) = q(x)^-alpha sum_j w(x, x_j) m_j q_j^-alpha = q(x)^(1 - alpha) / (p(x, .) q^alpha), over the anchors. A
+    row with nothing in reach has the degree of its nearest anchor.
+    """
+
+    markov: MarkovRule
+    alpha: float
+    powers: Array  # (n,), q^alpha
+    root: Array  # (n,), of the anchors
+    log_total: float  # log sum_j m_j delta_j
+
+    @property
+    def geometry(self) -> Any:
+        return self.markov.geometry
+
+    @property
+    def row_entries(self) -> int:
+        return self.markov.row_entries
+
+    def rows(self, Z: Array, measured: Any = None) -> Rows:
+        rows = self.markov.rows(Z, measured)
+        with np.errstate(over="ignore"):
+            divisor = np.exp((self.log_total - self._log_delta(rows)) / 2)[:, None]
+        if rows.divisor is not None:
+            divisor = divisor * rows.divisor
+        return Rows(rows.weights, rows.log_degree, rows.log_mass, divisor)
+
+    def log_scaling(self, Z: Array) -> Array:
+        """log d(x) of the symmetric kernel k = w / (d d'): d = q^alpha sqrt(delta), 0 where nothing is in reach."""
+        rows = self.markov.rows(Z)
+        with np.errstate(invalid="ignore"):
+            found = self.alpha * rows.log_degree + self._log_delta(rows) / 2
+        return np.where(np.isfinite(rows.log_degree), found, -np.inf)
+
+    @property
+    def log_scaling_of_anchors(self) -> Array:
+        return np.log(self.powers) + np.log(self.root) + self.log_total / 2
+
+    def _log_delta(self, rows: Rows) -> Array:
+        typical, nearest = (rows @ np.column_stack([self.powers, self.root**2])).T
+        with np.errstate(invalid="ignore"):
+            found = (1 - self.alpha) * rows.log_degree - np.log(typical)
+        return np.where(np.isfinite(rows.log_degree), found, np.log(nearest) + self.log_total)
 
 
 @dataclass(frozen=True)
@@ -188,6 +236,7 @@ class Operator:
     runner: Threads = field(default_factory=Threads)
     pace: Array | None = None  # how fast each anchor moves, where some wait: the size of the diagonal of top - matrix
     smooth: Array | None = None  # (n, few): smooth functions, from which a solver may guess how crowded the top is
+    total: float = 1.0  # markov: sum m d, by which m d becomes ``stationary``
 
     @property
     def size(self) -> int:
@@ -252,11 +301,13 @@ class Markov:
     """q = W m, A = W / (q^a q^a'), P = A diag(m) / d: diffusion with the density removed to degree alpha.
 
     alpha = 0 is the graph Laplacian, 1/2 the Fokker-Planck operator, 1 Laplace-Beltrami
-    (the density does not matter).
+    (the density does not matter). ``canonical``: the eigenvectors v = sqrt(d / sum m d) psi of the symmetric kernel
+    A / sqrt(d d') take the place of psi.
     """
 
     alpha: float = 1.0
     power: float = 1.0  # embedding = lambda^power psi
+    canonical: bool = False
     skip: ClassVar[int] = 1  # trivial eigenpairs that are not coordinates
     merges_copies: ClassVar[bool] = False  # a function that differs between copies of a row has eigenvalue 0
 
@@ -266,12 +317,17 @@ class Markov:
         weight = q**-self.alpha
         d = (weight * (W @ (weight * measure))).clip(min=np.finfo(float).tiny)
         scale_both_sides(W, weight * np.sqrt(measure / d))
-        stationary = measure * d / (measure @ d)
+        total = float(measure @ d)
+        stationary = measure * d / total
         parts = components.find(links(W), stationary)
-        return Operator("markov", W, 1.0, 2.0, measure, stationary, parts, measure * weight, q)
+        return Operator("markov", W, 1.0, 2.0, measure, stationary, parts, measure * weight, q, total=total)
 
-    def rule(self, operator: Operator, geometry: Any, kernel: Kernel, eigenvalues: Array) -> MarkovRule:
-        return MarkovRule(geometry, kernel, operator.measure, operator.gain)
+    def rule(self, operator: Operator, geometry: Any, kernel: Kernel, eigenvalues: Array) -> MarkovRule | CanonicalRule:
+        markov = MarkovRule(geometry, kernel, operator.measure, operator.gain)
+        if not self.canonical:
+            return markov
+        root = np.sqrt(operator.stationary / operator.measure)
+        return CanonicalRule(markov, self.alpha, operator.mass**self.alpha, root, float(np.log(operator.total)))
 
     def eigenvalues(self, operator_values: Array) -> Array:
         return operator_values
@@ -281,7 +337,7 @@ class Markov:
         return functions * eigenvalues ** (self.power - 1)
 
     def scale(self, eigenvalues: Array) -> Array:
-        """basis * scale is the embedding of the anchors."""
+        """basis * scale is the embedding of the anchors (canonical: times the rule's root)."""
         return eigenvalues
 
     def dimension(self, operator: Operator, values: Array) -> int | None:
@@ -293,9 +349,12 @@ class Markov:
         kept = not_rounding(values, kept, operator, asked, clip, skip=1)
         chosen = values[kept]
         if (chosen < 0).any() and self.power != int(self.power):
+            told = f"t={self.power} is a fraction", "lambda^t", "a whole number"
+            if self.canonical:
+                told = f"t={2 * self.power:g} is not even", "lambda^(t/2)", "an even number"
             raise ValueError(
-                f"t={self.power} is a fraction, but {(chosen < 0).sum()} of the kept eigenvalues are negative "
-                f"(down to {chosen.min():.3g}), so lambda^t is not real. Use a whole number for t or fewer components."
+                f"{told[0]}, but {(chosen < 0).sum()} of the kept eigenvalues are negative "
+                f"(down to {chosen.min():.3g}), so {told[1]} is not real. Use {told[2]} for t or fewer components."
             )
         return kept
 

@@ -60,6 +60,10 @@ class DiffusionMaps(SpectralEstimator):
         If the graph falls apart: contrasts between its components become the first coordinates; raise; embed
         the largest and extend to the rest; join them by the shortest bridges (each weighs what the longest
         edge at its ends does).
+    coordinates : "diffusion" or "canonical"
+        "canonical": lambda^(t/2) v, the canonical basis of the kernel k^t, where v are the unit eigenvectors of the
+        symmetric kernel k = w / (d d'), d = q^alpha sqrt(delta), delta the row sums of A: the coordinates of Wang
+        (2019), whose inner products are k^t. v(x) = sqrt(delta(x) / sum_j m_j delta_j) psi(x).
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
         ``LowRank()`` with landmarks: the operator of all rows, by a kernel of low rank through the landmarks
         (Gaussian kernel, n_neighbors "auto" or None, components "warn" or "error").
@@ -92,6 +96,7 @@ class DiffusionMaps(SpectralEstimator):
         metric: Any = "euclidean",
         landmarks: Any = None,
         components: str = "warn",
+        coordinates: str = "diffusion",
         extension: Any = "nystrom",
         inverse: Any = "auto",
         solver: Any = "auto",
@@ -109,6 +114,7 @@ class DiffusionMaps(SpectralEstimator):
         self.metric = metric
         self.landmarks = landmarks
         self.components = components
+        self.coordinates = coordinates
         self.extension = extension
         self.inverse = inverse
         self.solver = solver
@@ -118,7 +124,9 @@ class DiffusionMaps(SpectralEstimator):
 
     def _recipe(self) -> Recipe:
         alpha = _resolve.number("alpha", self.alpha, low=0.0, high=1.0)
-        return _recipe(self, self.n_components, Markov(alpha, power=_resolve.number("t", self.t, low=0.0)))
+        t = _resolve.number("t", self.t, low=0.0)
+        canonical = _resolve.one_of("coordinates", self.coordinates, _resolve.COORDINATES) == "canonical"
+        return _recipe(self, self.n_components, Markov(alpha, t / 2 if canonical else t, canonical))
 
 
 class LaplacianEigenmaps(SpectralEstimator):
