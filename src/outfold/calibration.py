@@ -102,7 +102,7 @@ class Calibration:
     centre: Array
     slopes: Array
     scores: Array
-    folds: int
+    effective: float  # as many independent rows say as much: rows of a fold err together
 
     @classmethod
     def of(cls, held: Iterable[tuple[Trust, Array]]) -> Calibration:
@@ -122,13 +122,26 @@ class Calibration:
         slopes = np.linalg.solve(gram, centred.T @ (logs - logs.mean())) / np.where(spread > 0, spread, 1.0)
         centre = facts.mean(axis=0)
         shrink = np.sqrt((len(parts) - 1) / (len(parts) + 1))
-        scores = np.sort(shrink * errors / np.exp((facts - centre) @ slopes))
-        return cls(lowest, highest, centre, slopes, scores, len(parts))
+        scores = shrink * errors / np.exp((facts - centre) @ slopes)
+        effective = _effective(np.log(np.maximum(scores, floor)), [len(e) for _, e in parts])
+        return cls(lowest, highest, centre, slopes, np.sort(scores), effective)
 
     def radius(self, trust: Trust, coverage: float) -> Array:
         """Within this distance of its position a row would be after a fit with it; inf outside the data."""
         facts = np.clip(_features(trust), self.lowest, self.highest)
-        n = len(self.scores)
-        rank = min(n, int(np.ceil((n + 1) * coverage)))
-        radius = self.scores[rank - 1] * np.exp((facts - self.centre) @ self.slopes)
+        level = min(1.0, coverage * (1 + 1 / self.effective))
+        radius = np.quantile(self.scores, level, method="higher") * np.exp((facts - self.centre) @ self.slopes)
         return np.where(trust.flag, np.inf, radius)
+
+
+def _effective(logs: Array, sizes: list[int]) -> float:
+    """Rows over the design effect 1 + (rows a fold - 1) rho, rho the correlation of rows of one fold."""
+    groups = np.split(logs, np.cumsum(sizes)[:-1])
+    groups = [g for g in groups if len(g) > 1]
+    if len(groups) < 2:
+        return float(len(logs))
+    size = float(np.mean([len(g) for g in groups]))
+    within = float(np.mean([g.var(ddof=1) for g in groups]))
+    between = max(0.0, float(np.var([g.mean() for g in groups], ddof=1)) - within / size)
+    rho = between / max(between + within, np.finfo(float).tiny)
+    return len(logs) / (1 + (size - 1) * rho)

@@ -1,0 +1,130 @@
+"""Extensions and bands on many data sets: is "auto" near the best candidate, and do bands hold what they promise?
+
+python benchmarks/extensions.py            # prints the tables
+python benchmarks/extensions.py --write    # and writes them into docs/trust.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from outfold import DiffusionMaps, extensions
+from outfold.quality import Alignment
+from outfold.runners import Threads
+from sets import SETS
+
+ROOT = pathlib.Path(__file__).parents[1]
+TRAIN, SPLITS = 600, 20
+COMPONENTS = {"sphere": 3, "punched sphere": 3, "flat torus": 4}  # where fewer would cut through equal eigenvalues
+CHOICES = 5  # splits on which "auto" is tried
+
+
+def joint(name, model, train, test):
+    """Where a fit of all rows puts the test rows, and what brings the model's coordinates onto it."""
+    whole = (
+        DiffusionMaps(COMPONENTS.get(name, 2), epsilon=model.epsilon_, n_jobs=1)
+        .fit(np.vstack([train, test]))
+        .embedding_
+    )
+    return whole[len(train) :], Alignment.of(model.embedding_, whole[: len(train)])
+
+
+def choice(task):
+    """Test errors of every candidate, and which "auto" chose."""
+    name, seed = task
+    rows = SETS[name](TRAIN + 200, seed)
+    train, test = rows[: len(rows) * 3 // 4], rows[len(rows) * 3 // 4 :]
+    model = DiffusionMaps(COMPONENTS.get(name, 2), extension="auto", n_jobs=1).fit(train)
+    target, onto = joint(name, model, train, test)
+    plain = DiffusionMaps(COMPONENTS.get(name, 2), epsilon=model.epsilon_, n_jobs=1).fit(train)
+    known = extensions.Known.of(train, plain.embedding_, np.ones(len(train)), model=plain.model_)
+    errors = {}
+    for candidate in model.report_.candidates:
+        places = candidate.extension.fit(known, Threads(1)).embed(test, Threads(1))
+        errors[str(candidate.extension)] = float(np.sqrt(((onto(places) - target) ** 2).sum(axis=1).mean()))
+    return name, str(model.report_.candidates[0].extension), errors
+
+
+def coverage(task):
+    """Share of fresh rows inside their band, share flagged, and share of far rows flagged."""
+    name, seed = task
+    rows = SETS[name](TRAIN + TRAIN // 10, seed)
+    test, train = rows[: len(rows) // 11], rows[len(rows) // 11 :]
+    model = DiffusionMaps(COMPONENTS.get(name, 2), n_jobs=1).fit(train).calibrate()
+    places, trust = model.transform(test, on_far="warn", return_trust=True)
+    target, onto = joint(name, model, train, test)
+    error, inside = np.linalg.norm(onto(places) - target, axis=1), ~trust.flag
+    centre = train.mean(axis=0)
+    away = np.random.default_rng(seed).normal(size=(100, train.shape[1]))
+    away *= 10 * np.linalg.norm(train - centre, axis=1).max() / np.linalg.norm(away, axis=1, keepdims=True)
+    held = error[inside] <= trust.error[inside]
+    ratio = np.median(trust.error[inside]) / max(np.quantile(error[inside], 0.9), 1e-300)
+    return name, held.mean(), trust.flag.mean(), model.trust(centre + away).flag.mean(), ratio
+
+
+def quiet(function, tasks):
+    with ProcessPoolExecutor(2) as pool:
+        yield from pool.map(function, tasks)
+
+
+def choices_table(names):
+    lines = ["| data | chosen (most often) | auto | best | Nystrom | auto / best |", "|---|---|---|---|---|---|"]
+    found = {name: [] for name in names}
+    for name, chosen, errors in quiet(choice, [(name, 10 + seed) for name in names for seed in range(CHOICES)]):
+        found[name].append((chosen, errors))
+    for name, runs in found.items():
+        auto = np.sqrt(np.mean([errors[chosen] ** 2 for chosen, errors in runs]))
+        kinds = [chosen.split("(")[0] for chosen, _ in runs]
+        best = np.sqrt(np.mean([min(errors.values()) ** 2 for _, errors in runs]))
+        nystrom = np.sqrt(np.mean([errors["Nystrom()"] ** 2 for _, errors in runs]))
+        often = max(set(kinds), key=kinds.count)
+        lines.append(f"| {name} | {often} | {auto:.3g} | {best:.3g} | {nystrom:.3g} | {auto / best:.3f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def coverage_table(names):
+    lines = ["| data | inside the 90 % band | fresh rows flagged | far rows flagged | band / 90 % of errors |"]
+    lines.append("|---|---|---|---|---|")
+    found = {name: [] for name in names}
+    for name, *figures in quiet(coverage, [(name, 100 + seed) for name in names for seed in range(SPLITS)]):
+        found[name].append(figures)
+        if len(found[name]) == SPLITS:
+            held, flagged, far, ratio = np.mean(found[name], axis=0)
+            lines.append(f"| {name} | {100 * held:.1f} % | {100 * flagged:.1f} % | {100 * far:.1f} % | {ratio:.2f} |")
+            print(lines[-1], flush=True)
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/trust.md")
+    parser.add_argument("--only", choices=["choices", "coverage"])
+    parser.add_argument("--sets", nargs="*", default=list(SETS))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    tables = {}
+    if options.only != "coverage":
+        tables["choices"] = choices_table(options.sets)
+    if options.only != "choices":
+        tables["coverage"] = coverage_table(options.sets)
+    if options.write:
+        page = ROOT / "docs" / "trust.md"
+        text = page.read_text()
+        for name, lines in tables.items():
+            start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+            before, rest = text.split(start)
+            text = before + start + "\n".join(lines) + "\n" + end + rest.split(end)[1]
+        page.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

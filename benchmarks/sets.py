@@ -1,0 +1,60 @@
+"""Data sets that extensions and bands are tried on: functions of a count and a seed."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from outfold import datasets
+
+FOLDER = pathlib.Path(os.environ.get("OUTFOLD_DATA", pathlib.Path(__file__).parents[2] / "shared" / "data"))
+
+
+def standard(X):
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def helix(n, seed):
+    """A closed helix of eight coils on a torus."""
+    angle = np.random.default_rng(seed).uniform(0, 2 * np.pi, n)
+    radius = 2 + np.cos(8 * angle)
+    return np.column_stack([radius * np.cos(angle), radius * np.sin(angle), np.sin(8 * angle)])
+
+
+def drawn(X):
+    """Rows of a table, without repeats, in an order of the seed's."""
+    X = np.unique(np.asarray(X, dtype=float), axis=0)
+    return lambda n, seed: X[np.random.default_rng(seed).permutation(len(X))[:n]]
+
+
+def tables():
+    """Tables that lie in the data folder."""
+    wine = FOLDER / "wine_red" / "winequality-red.csv"
+    if wine.exists():
+        yield "wine", drawn(standard(np.loadtxt(wine, delimiter=";", skiprows=1)[:, :11]))
+    vowel = FOLDER / "vowel" / "vowel-context.data"
+    if vowel.exists():
+        yield "vowel", drawn(standard(np.loadtxt(vowel, delimiter=",")[:, 3:13]))
+    faces = FOLDER / "isomap_faces" / "isomap_faces_32.npz"
+    if faces.exists():
+        yield "faces", drawn(np.load(faces)["X"])
+    cells = FOLDER / "cytof_bodenmiller" / "bodenmiller_untreated.npz"
+    if cells.exists():
+        yield "cytometry", drawn(np.load(cells)["X"])
+
+
+SETS = {  # name: rows(count, seed)
+    "circle, noisy": lambda n, seed: datasets.circle(n, random_state=seed, noise=0.05),
+    "S-curve": lambda n, seed: datasets.s_curve(n, random_state=seed)[0],
+    "Swiss roll": lambda n, seed: datasets.swiss_roll(n, random_state=seed)[0],
+    "sphere": lambda n, seed: datasets.sphere(n, random_state=seed),
+    "punched sphere": lambda n, seed: datasets.punched_sphere(n, random_state=seed)[0],
+    "flat torus": lambda n, seed: datasets.flat_torus(n, random_state=seed),
+    "helix": helix,
+    "moons": lambda n, seed: datasets.noisy_moons(n, random_state=seed)[0],
+    "digits": drawn(load_digits().data),
+    **dict(tables()),
+}
