@@ -15,11 +15,11 @@ from concurrent.futures import ProcessPoolExecutor
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from sets import SETS
 
 from outfold import DiffusionMaps, extensions
 from outfold.quality import Alignment
 from outfold.runners import Threads
-from sets import SETS
 
 ROOT = pathlib.Path(__file__).parents[1]
 TRAIN, SPLITS = 600, 20

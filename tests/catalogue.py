@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 from hypothesis import strategies as st
+from sklearn.neighbors import KNeighborsRegressor
 
 from outfold import (
     ClassicalMDS,
@@ -22,6 +23,7 @@ from outfold import (
     landmarks,
 )
 from outfold.exceptions import OutfoldWarning
+from outfold.extensions import Auto, Barycentric, KernelRidge, Nystrom
 from outfold.solvers import LowRank
 
 ALL_METHODS = {
@@ -84,7 +86,25 @@ ALL_METHODS = {
     "locally-linear-embedding": LocallyLinearEmbedding(n_neighbors=6),
     "locally-linear-embedding landmarks": LocallyLinearEmbedding(n_neighbors=5, landmarks=0.8, random_state=0),
     "locally-linear-embedding largest component": LocallyLinearEmbedding(n_neighbors=6, components="largest"),
+    "diffusion-maps by least squares": DiffusionMaps(coordinates="canonical", extension="least_squares"),
 }
+
+APPROXIMATE = {  # extensions that do not pass through the spectral embedding, and say by how much
+    "diffusion-maps by geometric harmonics": DiffusionMaps(extension="geometric_harmonics"),
+    "isomap by kernel ridge": Isomap(n_neighbors=6, extension="kernel_ridge"),
+    "laplacian-eigenmaps by a pyramid": LaplacianEigenmaps(n_neighbors=6, extension="laplacian_pyramid"),
+    "classical-mds manhattan by a pyramid": ClassicalMDS(metric="manhattan", extension="laplacian_pyramid"),
+    "kernel-pca by barycentric weights": KernelPCA(kernel="rbf", gamma="auto", extension="barycentric"),
+    "roseland by compressed diffusion": Roseland(landmarks=0.6, extension="compressed_diffusion", random_state=0),
+    "diffusion-maps landmarks, linear": DiffusionMaps(landmarks=0.7, extension="linear", random_state=0),
+    "locally-linear-embedding by neighbours": LocallyLinearEmbedding(
+        n_neighbors=6, extension=KNeighborsRegressor(3, weights="distance")
+    ),
+    "diffusion-maps by the best": DiffusionMaps(
+        extension=Auto(folds=2, candidates=(Nystrom(), KernelRidge(), Barycentric(8)))
+    ),
+}
+ALL_METHODS |= APPROXIMATE
 
 KINDS = ("plain", "duplicates", "collinear", "clusters", "outlier", "constant", "tiny", "huge", "grid")
 

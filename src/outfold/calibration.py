@@ -129,8 +129,8 @@ class Calibration:
     def radius(self, trust: Trust, coverage: float) -> Array:
         """Within this distance of its position a row would be after a fit with it; inf outside the data."""
         facts = np.clip(_features(trust), self.lowest, self.highest)
-        level = min(1.0, coverage * (1 + 1 / self.effective))
-        radius = np.quantile(self.scores, level, method="higher") * np.exp((facts - self.centre) @ self.slopes)
+        level = min(1.0, coverage * (1 + 0.5 / self.effective))  # a quantile of few is too low on average
+        radius = np.quantile(self.scores, level) * np.exp((facts - self.centre) @ self.slopes)
         return np.where(trust.flag, np.inf, radius)
 
 

@@ -95,10 +95,10 @@ def sampled(
 def folds(sample: Sample, recipe: _engine.Recipe, count: int, runner: Threads) -> Iterator[Fold]:
     """Every row is held out once; copies of a row together, so that none is new to a fold that holds another."""
     rng = np.random.default_rng(SEED)
-    _, member = np.unique(sample.X, axis=0, return_inverse=True)
-    places = np.unique(member)
-    label = (rng.permutation(len(places)) % count)[np.searchsorted(places, member.ravel())]
-    label[sample.measure == 0] = -1
+    counted = np.flatnonzero(sample.measure > 0)
+    places, member = np.unique(sample.X[counted], axis=0, return_inverse=True)
+    label = np.full(len(sample.X), -1)
+    label[counted] = (rng.permutation(len(places)) % count)[member.ravel()]
     for fold in range(count):
         held, rest = np.flatnonzero(label == fold), np.flatnonzero((label != fold) & (label >= 0))
         if len(held) == 0:

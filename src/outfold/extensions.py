@@ -443,7 +443,7 @@ class RegressorModel:
     amplification: float = 1.0
 
     def embed(self, Z: Array, runner: Threads) -> Array:
-        found = np.asarray(self.regressor.predict(np.asarray(Z, dtype=float)), dtype=float)
+        found = np.asarray(self.regressor.predict(np.clip(np.asarray(Z, dtype=float), -1e150, 1e150)), dtype=float)
         if found.size != len(Z) * self.columns:
             raise ValueError(
                 f"{type(self.regressor).__name__}.predict returned shape {found.shape} for {len(Z)} rows; an extension "

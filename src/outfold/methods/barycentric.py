@@ -32,6 +32,8 @@ class LocallyLinearEmbedding(SpectralEstimator):
     components : "warn", "error" or "largest"
         If the neighbour graph falls apart: contrasts between its parts become the first coordinates; raise; or
         embed the largest and extend to the rest.
+    extension, inverse :
+        As in :class:`DiffusionMaps`.
     solver : "auto", "dense", "shift_invert", "lanczos" or a solver of :mod:`outfold.solvers`
     random_state : int, RandomState or None
         Seeds the choice of landmarks; nothing else is random.

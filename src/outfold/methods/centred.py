@@ -34,6 +34,8 @@ class KernelPCA(SpectralEstimator):
         Of "poly" and "sigmoid".
     landmarks : None, int, float, array or a choice of :mod:`outfold.landmarks`
         Solve on these points only (a count, a fraction, or the points) and extend to the rest.
+    extension, inverse :
+        As in :class:`DiffusionMaps`.
     solver : "auto", "dense", "krylov", "lanczos" or a solver of :mod:`outfold.solvers`
     random_state : int, RandomState or None
         Seeds the choice of landmarks; nothing else is random.
@@ -95,7 +97,7 @@ class ClassicalMDS(SpectralEstimator):
 
     Parameters
     ----------
-    n_components, landmarks, solver, random_state, n_jobs, verbose :
+    n_components, landmarks, extension, inverse, solver, random_state, n_jobs, verbose :
         As in :class:`KernelPCA`.
     metric : name, callable or Metric
         Any of scikit-learn's; "precomputed": X holds distances, between the training points in ``fit``
@@ -153,7 +155,7 @@ class Isomap(SpectralEstimator):
 
     Parameters
     ----------
-    n_components, random_state, n_jobs, verbose :
+    n_components, extension, inverse, random_state, n_jobs, verbose :
         As in :class:`KernelPCA`.
     n_neighbors : int, or a rule ``Union(k)`` or ``Ball(radius)`` of :mod:`outfold.graphs`
         Neighbours of a point beside itself, as in scikit-learn (a ``Union`` counts the point itself); or all

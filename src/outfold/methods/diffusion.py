@@ -64,6 +64,12 @@ class DiffusionMaps(SpectralEstimator):
         "canonical": lambda^(t/2) v, the canonical basis of the kernel k^t, where v are the unit eigenvectors of the
         symmetric kernel k = w / (d d'), d = q^alpha sqrt(delta), delta the row sums of A: the coordinates of Wang
         (2019), whose inner products are k^t. v(x) = sqrt(delta(x) / sum_j m_j delta_j) psi(x).
+    extension : "nystrom", "auto", another name, an object of :mod:`outfold.extensions` or a regressor
+        How the embedding is carried to points: by the method's own rows, exactly ("nystrom"); by "least_squares",
+        "geometric_harmonics", "laplacian_pyramid", "kernel_ridge", "barycentric", "compressed_diffusion" or "linear",
+        learnt from the anchors; or by whichever errs least on held-out rows ("auto").
+    inverse : "auto" or any of these but the first and "least_squares"
+        How ``inverse_transform`` goes back to the features.
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
         ``LowRank()`` with landmarks: the operator of all rows, by a kernel of low rank through the landmarks
         (Gaussian kernel, n_neighbors "auto" or None, components "warn" or "error").
@@ -138,8 +144,8 @@ class LaplacianEigenmaps(SpectralEstimator):
 
     Parameters
     ----------
-    n_components, epsilon, kernel, n_neighbors, threshold, metric, landmarks, components, solver, random_state, n_jobs,
-    verbose :
+    n_components, epsilon, kernel, n_neighbors, threshold, metric, landmarks, components, extension, inverse, solver,
+    random_state, n_jobs, verbose :
         As in :class:`DiffusionMaps`; "auto" components are those with 1 - mu > 0.1 (1 - mu_1).
     laplacian : "random_walk" or "unnormalized"
 
@@ -204,7 +210,8 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
     n_clusters : int
     normalize_rows : bool
         Ng, Jordan and Weiss: scale each row of (1, psi_1, ..., psi_{N-1}) to length 1 first.
-    epsilon, laplacian, kernel, n_neighbors, threshold, metric, landmarks, components, solver, n_jobs, verbose :
+    epsilon, laplacian, kernel, n_neighbors, threshold, metric, landmarks, components, extension, inverse, solver,
+    n_jobs, verbose :
         As in :class:`LaplacianEigenmaps`.
     random_state : int, RandomState or None
         Seeds the choice of landmarks; k-means starts from centres chosen greedily, not at random.

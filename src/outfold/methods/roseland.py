@@ -36,6 +36,8 @@ class Roseland(SpectralEstimator):
         32 beyond ("auto").
     metric : name, callable or Metric
         Any of scikit-learn's.
+    extension, inverse :
+        As in :class:`DiffusionMaps`.
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
     memory : "auto", int or str
         How much the fit may take, in bytes or as "4GB"; "auto" is 70 % of what is free. More means fewer searches;
