@@ -34,7 +34,8 @@ def tables():
     """Tables that lie in the data folder."""
     wine = FOLDER / "wine_red" / "winequality-red.csv"
     if wine.exists():
-        yield "wine", drawn(standard(np.loadtxt(wine, delimiter=";", skiprows=1)[:, :11]))
+        X, _ = datasets.clean_red_wine(*datasets.fetch_red_wine(return_X_y=True, path=wine))
+        yield "wine", drawn(standard(X))
     vowel = FOLDER / "vowel" / "vowel-context.data"
     if vowel.exists():
         yield "vowel", drawn(standard(np.loadtxt(vowel, delimiter=",")[:, 3:13]))

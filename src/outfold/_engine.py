@@ -147,6 +147,7 @@ class Fit:
     measure: Array  # on the training rows
     columns: Array | None  # of a given matrix: those a row is read from
     places: Array | None  # the spectral embedding of the anchors; None: their own rows give it
+    unit_columns: bool  # coordinates have length 1 over the training rows, so they shrink as rows are added
     report: Report
 
     def known(self, view: Any, runner: Threads) -> Known:
@@ -189,7 +190,16 @@ def fit(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, 
     order = np.arange(len(functions)) if anchors.index is None else np.argsort(anchors.index)
     places = None if model.scale is None else model.spectral[order]
     return Fit(
-        model, anchors.at(order), eigenvalues, functions[order], embedding, measure, problem.columns, places, report
+        model,
+        anchors.at(order),
+        eigenvalues,
+        functions[order],
+        embedding,
+        measure,
+        problem.columns,
+        places,
+        normalization.unit_columns,
+        report,
     )
 
 

@@ -55,6 +55,7 @@ class Centring:
     signed: bool = False
     definite: bool = False  # the kernel is known to have no negative eigenvalues
     skip: ClassVar[int] = 0
+    unit_columns: ClassVar[bool] = False
 
     def fit(self, K: Array, measure: Array, runner: Threads) -> Operator:
         """Turn K into the symmetric conjugate of K~ diag(m), in place."""

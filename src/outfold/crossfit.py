@@ -30,7 +30,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Candidate:
-    """An extension and its held-out error: root mean square relative to the spread of the values."""
+    """An extension and its held-out error: root mean square relative to the spread, a geometric mean over folds."""
 
     extension: Any
     error: float
@@ -107,30 +107,41 @@ def folds(sample: Sample, recipe: _engine.Recipe, count: int, runner: Threads) -
         X = InMemory(sample.rows(rest, rest))
         found = _engine.fit(X, recipe, measure, np.random.default_rng(SEED), runner)
         embedding: Any = found.embedding
-        alignment = Alignment.of(embedding, sample.embedding[rest], weights=measure)
+        alignment = aligned(found, embedding, sample.embedding[rest], measure, sample.measure.sum())
         seen = rest if found.columns is None else rest[found.columns]
         yield Fold(found, rest, held, sample.rows(held, seen), sample.embedding[held], alignment)
+
+
+def aligned(found: _engine.Fit, moving: Array, fixed: Array, measure: Array, total: float) -> Alignment:
+    """The rigid motion onto a fit of more rows; where columns have length 1 they are as much smaller there."""
+    shrink = float(np.sqrt(measure.sum() / total)) if found.unit_columns else 1.0
+    motion = Alignment.of(shrink * moving, fixed, weights=measure, rescale=False)
+    return replace(motion, origin=motion.origin / shrink, scale=shrink)
 
 
 def compare(
     sample: Sample, recipe: _engine.Recipe, specs: Sequence[Any], count: int, runner: Threads
 ) -> list[Candidate]:
     """The held-out error of each extension, best first."""
-    total = np.zeros(len(specs))
-    weight = spread = 0.0
+    squares = []
     for fold in folds(sample, recipe, count, runner):
         known = fold.found.known(recipe.view, runner)
-        measure = sample.measure[fold.held]
-        for i, spec in enumerate(specs):
-            left = fold.alignment(spec.fit(known, runner).embed(fold.points, runner)) - fold.target
-            total[i] += measure @ (left**2).sum(axis=1)
-        weight += measure.sum()
-    share = sample.measure / sample.measure.sum()
-    spread = float(share @ ((sample.embedding - share @ sample.embedding) ** 2).sum(axis=1)) * weight
-    return _ranked(specs, np.sqrt(total / spread))
+        share = sample.measure[fold.held] / sample.measure[fold.held].sum()
+        models = (spec.fit(known, runner) for spec in specs)
+        left = [fold.alignment(model.embed(fold.points, runner)) - fold.target for model in models]
+        squares.append([share @ (part**2).sum(axis=1) for part in left])
+    return _ranked(specs, np.array(squares), _spread(sample.embedding, sample.measure))
 
 
-def _ranked(specs: Sequence[Any], errors: Array) -> list[Candidate]:
+def _spread(values: Array, measure: Array) -> float:
+    share = measure / measure.sum()
+    return max(float(share @ ((values - share @ values) ** 2).sum(axis=1)), np.finfo(float).tiny)
+
+
+def _ranked(specs: Sequence[Any], squares: Array, spread: float) -> list[Candidate]:
+    """By the geometric mean over folds (folds, specs): where a fold went wrong whatever shrinks looks good."""
+    with np.errstate(divide="ignore"):
+        errors = np.exp(np.log(np.maximum(squares / spread, 1e-300)).mean(axis=0) / 2)
     errors = np.where(np.isfinite(errors), errors, np.inf)
     return [Candidate(specs[i], float(errors[i])) for i in np.argsort(errors, kind="stable")]
 
@@ -184,12 +195,11 @@ def held_out(
 def compare_maps(known: Known, specs: Sequence[Any], count: int, runner: Threads) -> list[Candidate]:
     """The held-out error of each extension of known values: nothing is fitted anew but the extension."""
     label = np.random.default_rng(SEED).permutation(len(known.points)) % count
-    total = np.zeros(len(specs))
+    squares = []
     for fold in np.unique(label):
         held, part = label == fold, known.part(np.flatnonzero(label != fold))
-        measure = known.measure[held]
-        for i, spec in enumerate(specs):
-            left = spec.fit(part, runner).embed(known.points[held], runner) - known.values[held]
-            total[i] += measure @ (left**2).sum(axis=1)
-    spread = known.measure @ ((known.values - known.mean) ** 2).sum(axis=1)
-    return _ranked(specs, np.sqrt(total / max(float(spread), np.finfo(float).tiny)))
+        share = known.measure[held] / known.measure[held].sum()
+        models = (spec.fit(part, runner) for spec in specs)
+        left = [model.embed(known.points[held], runner) - known.values[held] for model in models]
+        squares.append([share @ (part**2).sum(axis=1) for part in left])
+    return _ranked(specs, np.array(squares), _spread(known.values, known.measure))

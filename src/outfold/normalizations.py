@@ -165,6 +165,7 @@ class SolvedOverLandmarks:
 
     power: float
     skip: ClassVar[int] = 1
+    unit_columns: ClassVar[bool] = False
 
     def eigenvalues(self, operator_values: Array) -> Array:
         return operator_values
@@ -311,6 +312,11 @@ class Markov:
     skip: ClassVar[int] = 1  # trivial eigenpairs that are not coordinates
     merges_copies: ClassVar[bool] = False  # a function that differs between copies of a row has eigenvalue 0
 
+    @property
+    def unit_columns(self) -> bool:
+        """Whether coordinates have length 1 over the anchors, so that they shrink as rows are added."""
+        return self.canonical
+
     def fit(self, W: Array, measure: Array) -> Operator:
         """Turn W into the symmetric conjugate of P, in place."""
         q = W @ measure
@@ -377,6 +383,7 @@ class Unnormalized:
 
     skip: ClassVar[int] = 1
     merges_copies: ClassVar[bool] = True
+    unit_columns: ClassVar[bool] = False
 
     def fit(self, W: Array, measure: Array) -> Operator:
         """Turn W into the symmetric conjugate of -L, in place."""

@@ -88,6 +88,7 @@ class Residual:
     k: int
     nearness: Nearness
     skip: ClassVar[int] = 1
+    unit_columns: ClassVar[bool] = True
 
     def rule(self, operator: Operator, geometry: Any, kernel: Any, eigenvalues: Array) -> BarycentricRule:
         return BarycentricRule(geometry, self.k, self.reg, self.nearness)
