@@ -106,6 +106,7 @@ class Fit:
     measure: Array  # on the training rows
     columns: Array | None  # of a given matrix: those a row is read from
     report: Report
+    gathered: Any = None  # sums over the rows, where the fit can be updated
 
 
 def fit(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
@@ -139,7 +140,8 @@ def fit(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, 
     embedding, gap = _training_embedding(rows, problem, model, runner)
     report = _report(rows, recipe, problem, spectrum, kept, negative, gap)
     order = np.arange(len(functions)) if anchors.index is None else np.argsort(anchors.index)
-    return Fit(model, anchors.at(order), eigenvalues, functions[order], embedding, measure, problem.columns, report)
+    found = anchors.at(order), eigenvalues, functions[order]
+    return Fit(model, *found, embedding, measure, problem.columns, report, problem.gathered)
 
 
 def _needed(recipe: Recipe) -> int:

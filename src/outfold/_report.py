@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What an update changed."""
+
+    updates: int  # since the fit
+    rows: int  # new ones
+    landmarks: int  # added ones
+    exact: bool  # whether all rows, old and new, were passed over again
+    moved: float  # displacement of the old landmarks in the embedding, root mean square relative to their spread
+    moved_since_fit: float  # the same, of the landmarks of the fit
+    eigenvalues: float  # largest change of a kept eigenvalue, relative to its distance from the trivial one
+
+    def __str__(self) -> str:
+        return (
+            f"{self.updates} since the fit, the last with {self.rows} rows and {self.landmarks} landmarks"
+            f"{', exact' if self.exact else ''}; old ones moved by {self.moved:.2g} of their spread "
+            f"({self.moved_since_fit:.2g} since the fit), eigenvalues by {self.eigenvalues:.2g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -32,6 +52,7 @@ class Report:
     amplification: float  # how much the row rule magnifies rounding, at least 1: max lambda^(t-1) for diffusion
     extension_gap: float  # largest |transform - spectral embedding| over a sample of the anchors
     warnings: tuple[str, ...] = field(default=())
+    drift: Drift | None = None  # by the last update, if there was one
 
     def __str__(self) -> str:
         sizes = ", ".join(map(str, self.component_sizes[:5])) + (", ..." if self.components > 5 else "")
@@ -57,9 +78,11 @@ class Report:
             rows.append(("trace", f"{self.trace:.4g} (a row that sees only itself adds 1)"))
         if self.negative_mass > 0:
             rows.append(("negative", f"{self.negative_mass:.3g} of the spectrum's mass"))
+        if self.drift is not None:
+            rows.append(("updates", str(self.drift)))
         rows += [("note", text) for text in self.warnings]
         width = max(len(name) for name, _ in rows)
         return "\n".join([self.method, *(f"  {name:<{width}}  {value}" for name, value in rows)])
 
     def as_dict(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return asdict(self)
