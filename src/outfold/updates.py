@@ -42,8 +42,8 @@ LOOKED_AT = 8192  # rows of little support, at most, among which landmarks are c
 AROUND = 32  # old landmarks by which a new one is explained
 BALANCED = 1e-15  # relative error of row sums that counts as none
 EXTRA = 6  # pairs beyond the wanted ones, where old coordinates may have gone
-NEAR = 0.1  # eigenvalues this close, relative to their distance from the trivial one, may mix
-MIXED = 0.15  # overlap of eigenfunctions, relative to the largest, that counts
+NEAR = 0.1  # eigenvalues this close, relative to their distance from 0 and 1, may mix
+MIXED = 0.02  # overlap of eigenfunctions, relative to the largest, that counts as mixing
 STREAMED_ROWS = 1 << 17  # looked at in one go
 
 
@@ -140,8 +140,8 @@ def _new_landmarks(
 ) -> tuple[Array, Array]:
     """Rows that become landmarks, and which they are.
 
-    Those of little support that lie in a crowd of such rows, the farthest from all landmarks first, until none has
-    little support and there are as many for these rows as the fit had; never more than there were.
+    Those of little support that lie in a crowd of such rows, the farthest from all landmarks first, until each sees
+    about a third of the mass that is typical; at most as many as there were.
     """
     found, mass = [], []
     for block, points in rows.blocks(STREAMED_ROWS):
@@ -154,29 +154,25 @@ def _new_landmarks(
     which, mass_of = which[some], mass_of[some]
     points = rows.take(which)
     count, kernel = len(gathered.seen), model.rule.kernel
-    share = count / gathered.total
     distances = replace(_distances(model.rule.geometry), anchors=points)
     crowd = np.zeros(len(points))
     for part in row_blocks(len(points), len(points)):
         crowd[part] = kernel.affinity(distances.cross(points[part])) @ measure[which]
-    able = crowd >= min(CROWD, 1 / share)
+    able = crowd >= min(CROWD, gathered.total / count)
     which, points, mass_of = which[able], points[able], mass_of[able]
-    picked = _farthest(points, mass_of, model, np.exp(gathered.low), share * measure[which].sum(), count)
+    picked = _farthest(points, mass_of, model, np.exp(model.reference.typical - 1), count)
     return points[picked], which[picked]
 
 
-def _farthest(points: Array, mass: Array, model: SpectralModel, enough: float, least: float, most: int) -> Array:
-    """Indices of points, each the farthest from all landmarks and from those before."""
+def _farthest(points: Array, mass: Array, model: SpectralModel, enough: float, most: int) -> Array:
+    """Indices of points, each the farthest from all landmarks and those before, until all see mass enough."""
     distances, picked = _distances(model.rule.geometry), list[int]()
     squared = np.empty(len(points))
     for part in row_blocks(len(points), len(distances.anchors)):
         squared[part] = distances.cross(points[part]).min(axis=1)
     among = replace(distances, anchors=points)
-    while len(points) and len(picked) < most:
-        low = mass < enough
-        if not low.any() and len(picked) + 1 > least:
-            break
-        at = int(np.where(low, squared, -1.0).argmax() if low.any() else squared.argmax())
+    while len(picked) < most and (mass < enough).any():
+        at = int(np.where(mass < enough, squared, -1.0).argmax())
         if at in picked:  # nothing but copies is left
             break
         picked.append(at)
@@ -329,12 +325,11 @@ def _solved(recipe: Recipe, problem: Problem, old: Fit, rows: Source) -> Fit:
     spectrum = solve(operator, recipe.solver, min(operator.size, int(kept.max()) + 2 + EXTRA))
     asked = f"{recipe.wanted} of {operator.size} landmarks"
     normalization.within_rank(spectrum.values, kept, operator, asked, False)
-    far = operator.distance(spectrum.values)
-    near = np.asarray(_close(far)[:, kept].any(axis=1))  # pairs that the wanted ones may have mixed with
+    near = np.asarray(_close(spectrum.values)[:, kept].any(axis=1))  # pairs that the wanted ones may have mixed with
     near[: normalization.skip] = False
     able = np.flatnonzero(near)
     values, functions = spectrum.values[able], operator.functions(spectrum.vectors[:, able])
-    turn = followed(_overlap(old, functions), far[able], np.isin(able, kept))
+    turn = followed(_overlap(old, functions), values, np.isin(able, kept))
     eigenvalues = values @ np.square(turn)
     model = SpectralModel(
         normalization.rule(operator, problem.geometry, problem.kernel, eigenvalues),
@@ -358,22 +353,23 @@ def _overlap(old: Fit, functions: Array) -> Array:
     return (before / np.maximum(size, np.finfo(float).tiny)).T @ (share[:, None] * after)
 
 
-def _close(distance: Array) -> Array:
-    """Which eigenvalues, at these distances from the trivial one, may mix."""
-    return np.asarray(np.abs(distance[:, None] - distance) <= NEAR * np.maximum(distance[:, None], distance))
+def _close(values: Array) -> Array:
+    """Which of these eigenvalues may mix."""
+    size = np.minimum(np.abs(values), 1 - values)
+    return np.asarray(np.abs(values[:, None] - values) <= NEAR * np.maximum(size[:, None], size))
 
 
-def followed(overlap: Array, distance: Array, kept: Array) -> Array:
+def followed(overlap: Array, values: Array, kept: Array) -> Array:
     """R, orthonormal columns (found, old): new coordinates times R follow the old ones.
 
-    Eigenpairs that are apart keep to themselves: R gives each its place and sign. Where eigenvalues differ by less than
-    a tenth of their distance from the trivial one and the functions of an old coordinate spread over several, the
-    drift is larger than the gap and eigenfunctions are only known as a group: R turns it to the old coordinates
+    Eigenpairs that are apart keep to themselves: R gives each its place and sign. Where eigenvalues differ by less
+    than a tenth (of their distance from 1 or 0, whichever is less) and an old coordinate is spread over several, the
+    drift is as large as the gap and eigenfunctions are only known as a group: R turns it to the old coordinates
     (U V' of the overlap's U S V'), and distances stay as they are. A group may reach beyond the ``kept`` pairs.
     """
     size = np.abs(overlap)
     large = size > MIXED * size.max(axis=1, keepdims=True)
-    linked = (large.T.astype(float) @ large > 0) & _close(distance)
+    linked = (large.T.astype(float) @ large > 0) & _close(values)
     _, group = connected_components(csr_array(linked), directed=False)
     slots = group[kept]  # as many old coordinates go to a group as it has kept pairs
     held = np.sqrt(np.square(overlap) @ (group[:, None] == slots))
