@@ -1,10 +1,13 @@
 """Updates: exact where they can be, near a full refit where they cannot, and in the old coordinates."""
 
+import copy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from catalogue import cloud, new_points, quietly
-from outfold import Roseland, updates
+from outfold import Roseland, solvers, updates
 from outfold.datasets import flat_torus, s_curve
 from outfold.exceptions import SpectrumWarning
 from outfold.quality import aligned_error
@@ -252,7 +255,7 @@ def test_an_updated_model_has_no_embedding_of_its_rows():
     model = Roseland(2, **OPTIONS).fit(X)
     assert model.embedding_.shape == (150, 2)
     quietly(model.update, MORE)
-    with pytest.raises(AttributeError, match="updated since. Call transform"):
+    with pytest.raises(AttributeError, match="updated since: call transform"):
         model.embedding_  # noqa: B018
 
 
@@ -280,6 +283,27 @@ def test_every_solver_goes_on_from_the_old_basis_to_the_same_answer(solver, n_ne
     assert aligned_error(other.transform(rows), plain.transform(rows)) < 1e-3
 
 
+def test_the_solver_starts_from_the_old_basis(monkeypatch):
+    rows, steps, smallest = s_curve(9000, random_state=0)[0], [], solvers.smallest
+
+    def counted(*arguments):
+        found = smallest(*arguments)
+        steps.append(found[3])
+        return found
+
+    monkeypatch.setattr(solvers, "smallest", counted)
+    model = Roseland(3, landmarks=1500, n_neighbors=24, solver="lobpcg", updatable=True, random_state=0)
+    model.fit(rows[:8000]).update(rows[8000:8500])
+    lost = copy.deepcopy(model)
+    lost._past = replace(lost._past, start=lost._past.start[:, :0])
+    needed = []
+    for one in (model, lost):
+        steps.clear()
+        one.update(rows[8500:])
+        needed.append(steps[0])
+    assert needed[0] < needed[1]
+
+
 def test_coordinates_that_are_apart_keep_place_and_sign_and_groups_turn():
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(2, 2)))[0]
     overlap = np.zeros((4, 5))
@@ -304,6 +328,19 @@ def test_rows_and_columns_are_scaled_alike_to_the_sums_asked_for():
     np.testing.assert_allclose(H @ other, seen, rtol=1e-14)
     np.testing.assert_allclose(H, H.T, rtol=1e-14)
     assert np.abs(H - truth).max() < 0.2 * before
+
+
+@pytest.mark.parametrize("wanted", ["auto", [1, 3]], ids=str)
+def test_it_keeps_the_components_the_fit_chose(wanted):
+    model = Roseland(wanted, n_neighbors=None, t=3, **OPTIONS).fit(X)
+    count, before = len(model.eigenvalues_), model.transform(X)
+    values = model.eigenvalues_
+    model.set_params(n_components=1, alpha=0, epsilon=5.0)  # what was fitted is what goes on
+    model.update(X[:40] + 0.01)
+    assert model.transform(X).shape == (150, count)
+    np.testing.assert_allclose(model.eigenvalues_, values, rtol=0.05)
+    assert moved(before, model.transform(X)) < 0.1
+    assert model.epsilon_ == 0.8
 
 
 def test_nearly_equal_eigenvalues_do_not_spin():

@@ -218,7 +218,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def __getattr__(self, name: str) -> Any:
         if name == "embedding_" and "model_" in self.__dict__:
             raise AttributeError(
-                "This model keeps no embedding_: its rows were not in memory, or it was updated since. Call transform."
+                "This model keeps no embedding_: its rows were not in memory, or it was updated since: call transform."
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -335,7 +335,7 @@ class _LobpcgSession:
 
 def _guess(operator: Operator, known: Array) -> Array:
     """Orthonormal vectors to start from: what the operator's guess has beyond the known ones."""
-    if operator.guess is None:
+    if operator.guess is None or not operator.guess.size:
         return known[:, :0]
     rest = operator.guess - known @ (known.T @ operator.guess)
     basis, size, _ = linalg.svd(rest, full_matrices=False)

@@ -54,6 +54,7 @@ class Past:
     found: Fit  # without what belongs to its rows
     wanted: tuple[int, ...]  # which eigenpairs, 1 the first non-trivial
     first: Array  # embedding of the landmarks of the fit, which stay the first ones
+    start: Array  # functions on the landmarks near the wanted ones and some beyond, for a solver
     unit: float = 1.0  # what sample weights are divided by
 
     @property
@@ -71,7 +72,7 @@ def begun(found: Fit, wanted: Any, runner: Threads) -> Past:
     """The past of a model that was just fitted."""
     model = found.model
     pairs = wanted if isinstance(wanted, tuple) else tuple(range(1, model.basis.shape[1] + 1))
-    return Past(_alone(found), pairs, model.embed(model.rule.geometry.anchors, runner))
+    return Past(_alone(found), pairs, model.embed(model.rule.geometry.anchors, runner), model.basis)
 
 
 def _alone(found: Fit) -> Fit:
@@ -97,11 +98,11 @@ def update(past: Past, recipe: Recipe, rows: list[Source], sample_weight: Any, r
         anchors = _anchors(past.gathered, old.model.rule.geometry.anchors, points, which)
         sums = _repeated if exact else _continued
         problem = sums(recipe.view, old, rows[-1], measure, anchors, runner)
-        problem = replace(problem, operator=_with_guess(problem.operator, old.model, points))
-        found = _solved(recipe, problem, old, new)
+        problem = replace(problem, operator=_with_guess(problem.operator, old.model.rule, past.start, points))
+        found, start = _solved(recipe, problem, old, new)
     drift = replace(_drift(past, found, runner), rows=len(new), landmarks=len(points), exact=exact)
     found = replace(found, report=replace(found.report, n_samples=problem.gathered.rows, drift=drift))
-    return found, replace(past, found=found)
+    return found, replace(past, found=found, start=start)
 
 
 def unit(sample_weight: Any) -> float:
@@ -124,11 +125,10 @@ def weights(sample_weight: Any, n: int, unit: float) -> Array:
     return np.broadcast_to(given / unit, n)
 
 
-def _with_guess(operator: Operator, model: SpectralModel, added: Array) -> Operator:
-    """For a solver to start from: the old eigenfunctions, at added landmarks as the old model has them."""
-    values = model.basis
+def _with_guess(operator: Operator, rule: Any, values: Array, added: Array) -> Operator:
+    """For a solver to start from: the old eigenfunctions, at added landmarks as their rows see them."""
     if len(added):
-        values = np.vstack([values, model.rule.rows(added) @ values])
+        values = np.vstack([values, rule.rows(added) @ values])
     return replace(operator, guess=values * np.sqrt(operator.stationary)[:, None])
 
 
@@ -318,8 +318,8 @@ def _seen_through(H: Any, B: csr_array) -> Any:
 # -- coordinates ---------------------------------------------------------------------------
 
 
-def _solved(recipe: Recipe, problem: Problem, old: Fit, rows: Source) -> Fit:
-    """Solve, and turn the new eigenfunctions to the old ones."""
+def _solved(recipe: Recipe, problem: Problem, old: Fit, rows: Source) -> tuple[Fit, Array]:
+    """Solve, and turn the new eigenfunctions to the old ones; also all functions that were found."""
     operator, normalization = problem.operator, problem.normalization
     kept = np.array(recipe.wanted) - 1 + normalization.skip
     spectrum = solve(operator, recipe.solver, min(operator.size, int(kept.max()) + 2 + EXTRA))
@@ -340,7 +340,8 @@ def _solved(recipe: Recipe, problem: Problem, old: Fit, rows: Source) -> Fit:
     report = _engine._report(rows, recipe, problem, spectrum, kept, 0.0, 0.0)
     order = np.arange(operator.size) if problem.anchors.index is None else np.argsort(problem.anchors.index)
     told = problem.anchors.at(order), eigenvalues, (functions @ turn)[order]
-    return Fit(model, *told, None, np.empty(0), None, report, problem.gathered)
+    found = Fit(model, *told, None, np.empty(0), None, report, problem.gathered)
+    return found, operator.functions(spectrum.vectors[:, normalization.skip :])
 
 
 def _overlap(old: Fit, functions: Array) -> Array:
