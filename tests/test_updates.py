@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from catalogue import cloud, new_points, quietly
-from outfold import Roseland, solvers, updates
+from outfold import Roseland, plan, solvers, updates
 from outfold.datasets import flat_torus, s_curve
 from outfold.exceptions import SpectrumWarning
 from outfold.quality import aligned_error
@@ -350,3 +350,10 @@ def test_nearly_equal_eigenvalues_do_not_spin():
     for part in np.array_split(rows[1500:], 5):
         model.update(part)
     assert moved(before, model.transform(rows[:1500])) < 0.05  # though two of four are kept
+
+
+@pytest.mark.parametrize("n_neighbors", [None, 16])
+def test_a_plan_counts_what_is_kept_for_updates(n_neighbors):
+    options = {"landmarks": 900, "n_neighbors": n_neighbors, "memory": "8GB"}
+    plain, more = (plan((100_000, 3), Roseland(3, updatable=kept, **options)) for kept in (False, True))
+    assert more.stages[2].bytes > plain.stages[2].bytes

@@ -42,8 +42,8 @@ LOOKED_AT = 8192  # rows of little support, at most, among which landmarks are c
 AROUND = 32  # old landmarks by which a new one is explained
 BALANCED = 1e-15  # relative error of row sums that counts as none
 EXTRA = 6  # pairs beyond the wanted ones, where old coordinates may have gone
-NEAR = 0.1  # eigenvalues this close, relative to their distance from 0 and 1, may mix
-MIXED = 0.02  # overlap of eigenfunctions, relative to the largest, that counts as mixing
+NEAR = 0.25  # eigenvalues this close, relative to their distance from 0 and 1, may mix
+SAME = 0.1  # so close that one that is not wanted may have changed places with one that is
 STREAMED_ROWS = 1 << 17  # looked at in one go
 
 
@@ -325,7 +325,9 @@ def _solved(recipe: Recipe, problem: Problem, old: Fit, rows: Source) -> tuple[F
     spectrum = solve(operator, recipe.solver, min(operator.size, int(kept.max()) + 2 + EXTRA))
     asked = f"{recipe.wanted} of {operator.size} landmarks"
     normalization.within_rank(spectrum.values, kept, operator, asked, False)
-    near = np.asarray(_close(spectrum.values)[:, kept].any(axis=1))  # pairs that the wanted ones may have mixed with
+    near = np.asarray(
+        _close(spectrum.values, SAME)[:, kept].any(axis=1)
+    )  # pairs that the wanted ones may have mixed with
     near[: normalization.skip] = False
     able = np.flatnonzero(near)
     values, functions = spectrum.values[able], operator.functions(spectrum.vectors[:, able])
@@ -354,24 +356,21 @@ def _overlap(old: Fit, functions: Array) -> Array:
     return (before / np.maximum(size, np.finfo(float).tiny)).T @ (share[:, None] * after)
 
 
-def _close(values: Array) -> Array:
-    """Which of these eigenvalues may mix."""
+def _close(values: Array, part: float) -> Array:
+    """Which of these eigenvalues differ by no more than a part of their distance from 0 and 1."""
     size = np.minimum(np.abs(values), 1 - values)
-    return np.asarray(np.abs(values[:, None] - values) <= NEAR * np.maximum(size[:, None], size))
+    return np.asarray(np.abs(values[:, None] - values) <= part * np.maximum(size[:, None], size))
 
 
 def followed(overlap: Array, values: Array, kept: Array) -> Array:
     """R, orthonormal columns (found, old): new coordinates times R follow the old ones.
 
-    Eigenpairs that are apart keep to themselves: R gives each its place and sign. Where eigenvalues differ by less
-    than a tenth (of their distance from 1 or 0, whichever is less) and an old coordinate is spread over several, the
-    drift is as large as the gap and eigenfunctions are only known as a group: R turns it to the old coordinates
-    (U V' of the overlap's U S V'), and distances stay as they are. A group may reach beyond the ``kept`` pairs.
+    Eigenpairs that are apart keep to themselves: R gives each its place and sign. Eigenvalues that differ by less
+    than a quarter (of their distance from 1 or 0, whichever is less), and those linked through them, are a group:
+    drift mixes its functions, so R turns them to the old coordinates (U V' of the overlap's U S V'), and distances
+    stay as they are. Pairs that are not ``kept`` are there only if they are nearly equal to one that is.
     """
-    size = np.abs(overlap)
-    large = size > MIXED * size.max(axis=1, keepdims=True)
-    linked = (large.T.astype(float) @ large > 0) & _close(values)
-    _, group = connected_components(csr_array(linked), directed=False)
+    _, group = connected_components(csr_array(_close(values, NEAR)), directed=False)
     slots = group[kept]  # as many old coordinates go to a group as it has kept pairs
     held = np.sqrt(np.square(overlap) @ (group[:, None] == slots))
     columns, places = linear_sum_assignment(-held)
