@@ -44,7 +44,7 @@ def test_a_pair_that_arpack_misses_is_found(monkeypatch):
     expected = DiffusionMaps(5, solver="dense").fit(X).eigenvalues_
     calls = []
 
-    def forgetful(product, known, count, tol, most):
+    def forgetful(product, known, count, tol, most, **options):
         calls.append(count)
         values, vectors = whole(product, known, count + 1 if len(calls) == 1 else count, tol, most)
         if len(calls) > 1:

@@ -149,6 +149,7 @@ class Fit:
     places: Array | None  # the spectral embedding of the anchors; None: their own rows give it
     unit_columns: bool  # coordinates have length 1 over the training rows, so they shrink as rows are added
     report: Report
+    gathered: Any = None  # sums over the rows, where the fit can be updated
 
     def known(self, view: Any, runner: Threads) -> Known:
         """What an extension may learn from."""
@@ -200,6 +201,7 @@ def fit(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, 
         places,
         normalization.unit_columns,
         report,
+        problem.gathered,
     )
 
 

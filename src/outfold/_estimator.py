@@ -340,7 +340,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def __getattr__(self, name: str) -> Any:
         if name == "embedding_" and "model_" in self.__dict__:
             raise AttributeError(
-                "The rows of this fit were not in memory, so it keeps no embedding_ of them: call transform."
+                "This model keeps no embedding_: its rows were not in memory, or it was updated since: call transform."
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What an update changed."""
+
+    updates: int  # since the fit
+    rows: int  # new ones
+    landmarks: int  # added ones
+    exact: bool  # whether all rows, old and new, were passed over again
+    moved: float  # displacement of the old landmarks in the embedding, root mean square relative to their spread
+    moved_since_fit: float  # the same, of the landmarks of the fit
+    eigenvalues: float  # largest change of a kept eigenvalue, relative to its distance from the trivial one
+
+    def __str__(self) -> str:
+        return (
+            f"{self.updates} since the fit, the last with {self.rows} rows and {self.landmarks} landmarks"
+            f"{', exact' if self.exact else ''}; old ones moved by {self.moved:.2g} of their spread "
+            f"({self.moved_since_fit:.2g} since the fit), eigenvalues by {self.eigenvalues:.2g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -34,6 +54,7 @@ class Report:
     extension: str = "nystrom"
     candidates: tuple[Any, ...] = field(default=(), repr=False)  # what "auto" compared, best first
     warnings: tuple[str, ...] = field(default=())
+    drift: Drift | None = None  # by the last update, if there was one
 
     def __str__(self) -> str:
         sizes = ", ".join(map(str, self.component_sizes[:5])) + (", ..." if self.components > 5 else "")
@@ -64,9 +85,11 @@ class Report:
             rows.append(("negative", f"{self.negative_mass:.3g} of the spectrum's mass"))
         if self.candidates:
             rows.append(("chosen", f"among {len(self.candidates)}: " + "; ".join(map(str, self.candidates[:3]))))
+        if self.drift is not None:
+            rows.append(("updates", str(self.drift)))
         rows += [("note", text) for text in self.warnings]
         width = max(len(name) for name, _ in rows)
         return "\n".join([self.method, *(f"  {name:<{width}}  {value}" for name, value in rows)])
 
     def as_dict(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return asdict(self)

@@ -238,6 +238,7 @@ class Operator:
     pace: Array | None = None  # how fast each anchor moves, where some wait: the size of the diagonal of top - matrix
     smooth: Array | None = None  # (n, few): smooth functions, from which a solver may guess how crowded the top is
     total: float = 1.0  # markov: sum m d, by which m d becomes ``stationary``
+    guess: Array | None = None  # (n, few): vectors near the wanted ones, from which a solver may start
 
     @property
     def size(self) -> int:

@@ -241,15 +241,17 @@ def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str,
         solver, solve = _dense_solve(case, m)
         block = 8.0 * m * case.cores * min(n, roseland.gram_step(m))
         walk = n * m * ENTRY / case.cores
+        kept = 8.0 * m * m * view.updatable
         return told, solver, [
             Stage("first pass", 8.0 * m * m, walk),
             Stage("second pass", 8.0 * m * m * (case.cores + 2.5) + block, walk + n * m * m / FLOPS / case.cores),
-            solve,
+            replace(solve, bytes=solve.bytes + kept),
         ]  # fmt: skip
     k = edges.k
     chunk = roseland.chunk_rows(n, f, k, view.memory)
     passes = 1 if chunk >= n and case.in_memory else 2
     gram = m * min(m, SECOND * k)
+    kept = 12.0 * gram * view.updatable
     rows = chunk * (24.0 + 16 * f)
     sums = 24.0 * gram * (1 if chunk >= n else 2)
     solver, solve = ("dense" if m <= Auto.dense_up_to else "lanczos"), Stage("solve", 24.0 * gram, 0.2)
@@ -264,7 +266,7 @@ def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str,
             rows + chunk * k * 24.0 + sums + searching,
             looked * (passes - 1) + n * k * k * PRODUCT / case.cores,
         ),
-        replace(solve, bytes=solve.bytes + (rows + 4.0 * chunk * k if passes == 1 else 0.0)),
+        replace(solve, bytes=solve.bytes + kept + (rows + 4.0 * chunk * k if passes == 1 else 0.0)),
     ]  # fmt: skip
 
 

@@ -45,6 +45,7 @@ Array = NDArray[Any]
 
 TINY = np.finfo(float).tiny
 SAMPLED_ROWS = 1_000_000  # training rows from which the typical mass is read
+LITTLE_SUPPORT = -3.0  # where few rows are but some may be: a twentieth of the typical mass
 LEAST_RADIUS = 0.1  # of a landmark's neighbourhood, in units of the median one
 SEARCHED_ROWS = 1 << 15  # at a time, on each thread
 GRAM_ROWS = 2048  # of a sparse product at a time
@@ -108,6 +109,7 @@ class LandmarkDiffusion:
     normalization: LandmarkMarkov
     memory: float = np.inf  # bytes the fit may use
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    updatable: bool = False  # keep what an update needs
     given: ClassVar[bool] = False
     merges_copies: ClassVar[bool] = False
     streams: ClassVar[bool] = True
@@ -130,12 +132,15 @@ class LandmarkDiffusion:
         )
         exact = survey.exact
         del survey
-        walk = Near if isinstance(geometry, NearestLandmarks) else Dense
-        passes = walk(rows, measure, geometry, kernel, runner, self.memory, self.checkpoint)
+        passes = self.passes(rows, measure, geometry, kernel, runner)
         seen, reference, degree = passes.first()
         if not (seen > 0).all():  # landmarks that no row sees
             return self.pose(rows, anchors.at(np.flatnonzero(seen > 0)), measure, needed, runner)
-        operator = passes.second(seen, *passes.correction(seen, self.alpha))
+        omega, pace = passes.correction(seen, self.alpha, total := float(measure.sum()))
+        G = passes.second(omega * seen)
+        settled = replace(self, edges=edges, kernel=kernel, checkpoint=Checkpoint())
+        told = (settled, G.copy(), seen, total, len(rows), passes.low, anchors.index) if self.updatable else None
+        operator = passes.operator(G, seen, omega, pace)
         return Problem(
             anchors,
             replace(operator, runner=runner, smooth=anchors.points[:, :16]),
@@ -148,7 +153,13 @@ class LandmarkDiffusion:
             degree=degree,
             bandwidth=kernel.bandwidth,
             kept=passes.kept,
+            gathered=None if told is None else Gathered(*told),
         )
+
+    def passes(self, rows: Source, measure: Array, geometry: Any, kernel: Any, runner: Threads) -> Passes:
+        """The walks over rows that see the landmarks in this geometry."""
+        walk = Near if isinstance(geometry, NearestLandmarks) else Dense
+        return walk(rows, measure, geometry, kernel, runner, self.memory, self.checkpoint)
 
     @staticmethod
     def _told(edges: Any) -> str:
@@ -170,6 +181,19 @@ class LandmarkDiffusion:
         return found
 
 
+@dataclass(frozen=True)
+class Gathered:
+    """What the passes summed up, for an update to go on from; landmarks in the order of the geometry."""
+
+    view: LandmarkDiffusion  # with edges settled and the kernel fitted
+    gram: Any  # W^T diag(m / d) W, dense or CSR
+    seen: Array  # p_X
+    total: float  # sum of m
+    rows: int
+    low: float  # log mass of little support: few of the rows have less
+    index: Array | None  # which rows the landmarks are
+
+
 class Passes(ABC):
     """Two walks over the rows; sums are taken block by block in order, so threads do not change them."""
 
@@ -187,6 +211,7 @@ class Passes(ABC):
         self.geometry, self.kernel = geometry, kernel
         self.memory, self.checkpoint = memory, checkpoint
         self.kept: Kept | None = None  # what the rows see, if it fits in memory
+        self.low = -np.inf  # log mass that few rows fall below, once the first pass is done
 
     @abstractmethod
     def _step(self, gram: bool) -> int:
@@ -213,7 +238,7 @@ class Passes(ABC):
         """The sum so far."""
 
     @abstractmethod
-    def _added(self, G: Any, part: Any) -> Any:
+    def added(self, G: Any, part: Any) -> Any:
         """The sum with one more block."""
 
     def first(self) -> tuple[Array, Reference, float]:
@@ -234,34 +259,41 @@ class Passes(ABC):
             self.checkpoint.keep("first pass", state, done=block.stop == len(self.rows))
         entries, least = state["totals"]
         reference = Reference.of(state["log_mass"], np.array([least]), self.measure[::every])
+        hundredth = Reference.of(state["log_mass"], np.array([np.inf]), self.measure[::every]).lowest
+        self.low = max(reference.lowest, min(hundredth, reference.typical + LITTLE_SUPPORT))
         return state["seen"], reference, float(entries) / len(self.rows)
 
-    def correction(self, seen: Array, alpha: float) -> tuple[Array, Array]:
-        """omega, which undoes the density of rows and of landmarks, and the pace tau."""
+    def correction(self, seen: Array, alpha: float, total: float) -> tuple[Array, Array]:
+        """omega, which undoes the density of rows (of mass ``total``) and of landmarks, and the pace tau."""
         count = len(seen)
         if alpha == 0:
             return np.ones(count), np.ones(count)
         among, mass, moment = self._landmarks_themselves()
-        omega = (seen / self.measure.sum()) ** -2 * (among / count) ** -1 * mass**2 / moment
+        omega = (seen / total) ** -2 * (among / count) ** -1 * mass**2 / moment
         return omega**alpha, (moment / mass) ** alpha
 
-    def second(self, seen: Array, omega: Array, pace: Array) -> Operator:
-        """The operator G: its top eigenvector is c = sqrt(omega) p_X, times sqrt(tau)."""
-        count, gain, root = len(seen), omega * seen, np.sqrt(omega)
+    def second(self, gain: Array) -> Any:
+        """W^T diag(m / d) W with d = W gain, gain = omega p_X: G before its columns are scaled by sqrt(omega)."""
         state = self._restored("second pass") or {"next": np.array(0)}
-        G = self._restored_gram(state, count)
+        G = self._restored_gram(state, len(gain))
         for block, part in self._walk(
             partial(self._look_second, gain),
             self._step(gram=True),
             int(state["next"]),
             "second pass",
         ):
-            G = self._added(G, part)
+            G = self.added(G, part)
             self.checkpoint.keep(
                 "second pass",
                 lambda at=block.stop, so_far=G: _gram_state(so_far, at),
                 done=block.stop == len(self.rows),
             )
+        return G
+
+    @staticmethod
+    def operator(G: Any, seen: Array, omega: Array, pace: Array) -> Operator:
+        """The operator G, scaled in place: its top eigenvector is c = sqrt(omega) p_X, times sqrt(tau)."""
+        count, gain, root = len(seen), omega * seen, np.sqrt(omega)
         wait = np.sqrt(pace.min() / pace)
         scale_both_sides(G, root * wait)
         if (wait < 1).any():
@@ -277,7 +309,7 @@ class Passes(ABC):
         state = self.checkpoint.restored(stage)
         return state if state is not None and state["landmarks"] == len(self.geometry.anchors) else None
 
-    def _affinities(self, Z: Array) -> Any:
+    def affinities(self, Z: Array) -> Any:
         measured = self.geometry.cross(np.ascontiguousarray(Z))
         if issparse(measured):
             measured.data = self.kernel.affinity(measured.data)
@@ -306,11 +338,11 @@ class Dense(Passes):
         yield from self.runner.over(lambda block, points: (block, look(block, points)), blocks, title, len(self.rows))
 
     def _look_first(self, block: slice, points: Array) -> tuple[Array, Array, int]:
-        W = self._affinities(points)
+        W = self.affinities(points)
         return W.T @ self.measure[block], self._log_mass(W.sum(axis=1)), W.size
 
     def _look_second(self, gain: Array, block: slice, points: Array) -> Array:
-        W = self._affinities(points)
+        W = self.affinities(points)
         d = W @ gain
         W *= np.sqrt(np.where(d > 0, self.measure[block] / np.maximum(d, TINY), 0.0))[:, None]  # sees no landmark: none
         return W.T @ W
@@ -319,13 +351,13 @@ class Dense(Passes):
         points = self.geometry.anchors
         among, whole = np.zeros(len(points)), np.ones(len(points))
         for block in row_blocks(len(points), self.geometry.row_entries):
-            among += self._affinities(points[block]).sum(axis=0)
+            among += self.affinities(points[block]).sum(axis=0)
         return among, whole, whole
 
     def _restored_gram(self, state: dict[str, Array], count: int) -> Array:
         return state["data"].copy() if "data" in state else np.zeros((count, count))
 
-    def _added(self, G: Array, part: Array) -> Array:
+    def added(self, G: Array, part: Array) -> Array:
         return np.add(G, part, out=G)
 
 
@@ -404,7 +436,7 @@ class Near(Passes):
     def _restored_gram(self, state: dict[str, Array], count: int) -> Any:
         return csr_array((state["data"], state["indices"], state["indptr"]), (count,) * 2) if "data" in state else None
 
-    def _added(self, G: Any, part: csr_array) -> csr_array:
+    def added(self, G: Any, part: csr_array) -> csr_array:
         return part if G is None else csr_array(G + part)
 
 

@@ -115,7 +115,7 @@ class _LanczosSession:
                 v = v.reshape(n, -1)
                 return self.operator.matmat(v) - spread * (known @ (known.T @ v))
 
-            return _arpack(product, known, count, tol, self.max_iterations)
+            return _arpack(product, known, count, tol, self.max_iterations, guess=_guess(self.operator, known))
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,8 @@ class _Filter:
                 v = self._polynomial(v - known @ (known.T @ v))
                 return v - known @ (known.T @ v)
 
-            return _ritz(self.operator, _arpack(product, known, count, tol, most, extra=10)[1])
+            guess = _guess(self.operator, known)
+            return _ritz(self.operator, _arpack(product, known, count, tol, most, extra=10, guess=guess)[1])
 
     def _polynomial(self, v: Array) -> Array:
         S, middle, half = self.operator.matrix, (self.cut + self.low) / 2, (self.cut - self.low) / 2
@@ -282,7 +283,8 @@ class _InverseSession:
             v = self.solve(v - known @ (known.T @ v))
             return v - known @ (known.T @ v)
 
-        vectors = _arpack(product, known, count, 1e-10 if rough is None else 1e-2, None)[1]
+        guess = _guess(self.operator, known)
+        vectors = _arpack(product, known, count, 1e-10 if rough is None else 1e-2, None, guess=guess)[1]
         return _ritz(self.operator, vectors)
 
 
@@ -318,7 +320,9 @@ class _LobpcgSession:
                 self.grid = TwoGrid.of(self.operator, width + known.shape[1])
         goal = self.tol if rough is None else 2e-2
         with blas_threads(1):  # the blocks are cut for our own threads
-            first = self.grid.start(known, width)
+            guess = _guess(self.operator, known)[:, :width]
+            first = self.grid.start(np.hstack([known, guess]), width - guess.shape[1])
+            first = np.ascontiguousarray(np.hstack([guess, first]))
             values, vectors, relative, used = smallest(self.grid, known, first, count, goal, self.max_iterations)
         if relative.max() > goal or len(values) < count:
             raise ConvergenceError(
@@ -329,11 +333,22 @@ class _LobpcgSession:
         return self.operator.top - values, vectors
 
 
+def _guess(operator: Operator, known: Array) -> Array:
+    """Orthonormal vectors to start from: what the operator's guess has beyond the known ones."""
+    if operator.guess is None or not operator.guess.size:
+        return known[:, :0]
+    rest = operator.guess - known @ (known.T @ operator.guess)
+    basis, size, _ = linalg.svd(rest, full_matrices=False)
+    return basis[:, size > 1e-2 * np.linalg.norm(operator.guess, axis=0).max()]
+
+
 def _arpack(
-    product: Any, known: Array, count: int, tol: float, most: int | None, extra: int = 30
+    product: Any, known: Array, count: int, tol: float, most: int | None, extra: int = 30, guess: Any = None
 ) -> tuple[Array, Array]:
     n = len(known)
     start = np.random.default_rng(n).standard_normal(n)
+    if guess is not None and guess.shape[1]:  # noise still, for what the guess lacks
+        start = guess.sum(axis=1) + 0.1 / np.sqrt(n) * start
     start -= known @ (known.T @ start)
     action = LinearOperator((n, n), matvec=product, matmat=product, dtype=float)
     subspace = min(n - 1, 2 * count + extra)

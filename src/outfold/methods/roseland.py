@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+import warnings
+from dataclasses import replace
+from typing import Any, Self
 
-from .. import _resolve
-from .._engine import Recipe
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .. import _resolve, planning, sources, updates
+from .._engine import Fit, Recipe
 from .._estimator import SpectralEstimator
+from ..exceptions import SpectrumWarning
 from ..roseland import LandmarkDiffusion, LandmarkMarkov
+from ..sources import InMemory, Source
 
 
 class Roseland(SpectralEstimator):
@@ -45,6 +53,8 @@ class Roseland(SpectralEstimator):
     checkpoint : None, folder or ``Checkpoint`` of :mod:`outfold.checkpoints`
         Where to keep what the passes have so far. The same fit, begun again after it was killed, goes on from
         there and ends bitwise the same.
+    updatable : bool
+        Keep the sums that ``update`` goes on from: a table of landmarks times landmarks, or its nonzero entries.
     random_state : int, RandomState or None
         Seeds the choice of landmarks; nothing else is random.
     n_jobs : int or None
@@ -61,6 +71,8 @@ class Roseland(SpectralEstimator):
     ((3, 2), (300, 3))
     """
 
+    _past: updates.Past | None = None  # what an update goes on from
+
     def __init__(
         self,
         n_components: Any = 2,
@@ -76,6 +88,7 @@ class Roseland(SpectralEstimator):
         solver: Any = "auto",
         memory: Any = "auto",
         checkpoint: Any = None,
+        updatable: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -92,6 +105,7 @@ class Roseland(SpectralEstimator):
         self.solver = solver
         self.memory = memory
         self.checkpoint = checkpoint
+        self.updatable = updatable
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -109,11 +123,76 @@ class Roseland(SpectralEstimator):
                 normalization=normalization,
                 memory=_resolve.memory(self.memory),
                 checkpoint=_resolve.checkpoint(self.checkpoint),
+                updatable=_resolve.flag(self, "updatable"),
             ),
             wanted=_resolve.wanted(self.n_components),
             landmarks=_resolve.landmark_choice(self.landmarks),
             solver=_resolve.solver(self.solver),
         )
+
+    # -- new rows in the model -------------------------------------------------------------
+
+    def update(self, X: Any, y: Any = None, *, sample_weight: Any = None, source: Any = None) -> Self:
+        """Take new rows into the model; coordinates stay where they were, as far as the data allow.
+
+        The old rows are not needed. New rows enter the sums over rows exactly; the degrees of old rows, which new rows
+        change, are rescaled by what the landmarks know of them (:mod:`outfold.updates`). Epsilon stays. Where a crowd
+        of new rows has little support, some of them become landmarks; old rows see these through the old landmarks.
+        Other rows outside the data stay flagged by ``trust``.
+
+        Columns follow the old ones: pairs that are apart get the place and sign of the column they overlap with most,
+        so ``eigenvalues_`` need not be in order; within groups of nearly equal eigenvalues, which drift may
+        mix, they are rotated, and ``eigenvalues_`` are those of the rotated functions. ``report_.drift`` tells how
+        far landmarks moved all the same. There is no ``embedding_`` after an update: call ``transform``.
+
+        Parameters
+        ----------
+        X : array of shape (n_new, n_features), or what ``fit`` takes block by block
+        y : ignored
+        sample_weight : array, optional
+            Of the new rows, in the unit of the fit's; with ``source``, of all its rows.
+        source : what ``fit`` takes, optional
+            All rows, old and new: sums are taken over them again, and the result is that of a fit with these landmarks
+            and this epsilon, in the old coordinates.
+        """
+        check_is_fitted(self)
+        updated = copy.copy(self)  # an update that fails leaves self as it was
+        updated._update(X, sample_weight, source)
+        self.__dict__ = updated.__dict__
+        for text in self.report_.warnings:
+            warnings.warn(text, SpectrumWarning, stacklevel=2)
+        return self
+
+    def _fit(self, X: Any, sample_weight: Any) -> None:
+        super()._fit(X, sample_weight)
+        if self._past is not None:
+            self._past = replace(self._past, unit=updates.unit(sample_weight))
+
+    def _adopt(self, found: Fit, dtype: Any) -> None:
+        super()._adopt(found, dtype)
+        kept = found.gathered is not None
+        self._past = updates.begun(found, self._recipe().wanted, self._runner()) if kept else None
+
+    def _update(self, X: Any, sample_weight: Any, source: Any) -> None:
+        past: updates.Past | None = self._past
+        if past is None:
+            raise ValueError(
+                "update needs sums over the rows that this model did not keep. Fit it with updatable=True first."
+            )
+        recipe, runner = self._recipe(), self._runner()
+        new = self._more_rows(X)
+        rows = [new] if source is None else [new, self._more_rows(source)]
+        planning.refuse_beyond_memory(past.recipe(recipe), rows[-1].shape, runner, False)
+        found, past = updates.update(past, recipe, rows, sample_weight, runner)
+        super()._adopt(found, np.dtype(float))
+        self._past = past
+
+    def _more_rows(self, X: Any) -> Source:
+        source = sources.opened(X)
+        if source is None:
+            return InMemory(np.ascontiguousarray(self._validate(X, reset=False), dtype=float))
+        self._check_features(source)
+        return source
 
 
 __all__ = ["Roseland"]
