@@ -252,7 +252,7 @@ def test_a_sparse_rule_is_drawn_over_anchors_and_batch(sets, edges, alpha):
     np.testing.assert_allclose(of_batch, scaling(W, alpha)[50:], rtol=1e-12)
     at_anchors = np.exp(model.rule.log_scaling_of_anchors)[order]
     np.testing.assert_allclose(at_anchors, np.exp(model.rule.log_scaling(X)), rtol=1e-12)
-    moved = model.spectral.spectral[order] * (at_anchors / of_anchors[order])[:, None]
+    moved = model.spectral.places[order] * (at_anchors / of_anchors[order])[:, None]
     np.testing.assert_allclose(model.training(X, Z, RUN), moved, atol=1e-12)
 
 

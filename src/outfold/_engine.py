@@ -48,7 +48,7 @@ class SpectralModel:
 
     rule: Any
     basis: Array  # (anchors, components)
-    scale: Array | None  # (components,): see ``spectral``; None: the anchors' own rows give their embedding
+    scale: Array | None  # (components,): see ``places``; None: the anchors' own rows give their embedding
     reference: Reference
 
     def embed(self, Z: Array, runner: Threads) -> Array:
@@ -88,7 +88,7 @@ class SpectralModel:
         return embedding, self.reference.judge(log_mass)
 
     @property
-    def spectral(self) -> Array:
+    def places(self) -> Array:
         """The embedding of the anchors as the eigenproblem gives it: basis * scale, times the rule's root."""
         root = getattr(self.rule, "root", None)
         values = self.basis * self.scale
@@ -99,7 +99,7 @@ class SpectralModel:
         at = self.rule.geometry.nearest(np.asarray(Z, dtype=float))
         if self.scale is None:
             return self.rule.rows(self.rule.geometry.anchors[at]) @ self.basis
-        return self.spectral[at]
+        return self.places[at]
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class ExtendedModel:
 class Fit:
     """All that a fit found."""
 
-    model: SpectralModel | ExtendedModel
+    model: Any  # SpectralModel or ExtendedModel
     anchors: Anchors
     eigenvalues: Array
     functions: Array  # eigenfunctions on the anchors
@@ -189,7 +189,7 @@ def fit(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, 
     embedding, gap = _training_embedding(rows, problem, model, runner)
     report = _report(rows, recipe, problem, spectrum, kept, negative, gap)
     order = np.arange(len(functions)) if anchors.index is None else np.argsort(anchors.index)
-    places = None if model.scale is None else model.spectral[order]
+    places = None if model.scale is None else model.places[order]
     return Fit(
         model,
         anchors.at(order),
@@ -272,7 +272,7 @@ def _training_embedding(
     X = source.array() if isinstance(source, InMemory) else None
     if model.scale is None:  # the embedding of the rows is the formula
         return None if X is None else model.look(X, runner, problem.kept)[0], 0.0
-    spectral = model.spectral
+    spectral = model.places
     anchors, columns = problem.anchors, problem.columns
     sample = np.linspace(0, len(spectral) - 1, min(len(spectral), 256)).astype(int)
     rows = anchors.points[sample]

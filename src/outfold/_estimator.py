@@ -76,8 +76,6 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         runner = self._runner()
         extension = _resolve.extension(self.extension, self._precomputed())
         _resolve.extension(self.inverse, None, name="inverse")
-        for name in ("_way_back", "_witness", "calibration_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
         rows, dtype = self._rows(X, recipe)
         if hasattr(recipe.view, "memory"):
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
@@ -124,6 +122,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return source, np.dtype(float)
 
     def _adopt(self, found: _engine.Fit, dtype: Any) -> None:
+        for name in ("_way_back", "_witness", "calibration_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         self.model_ = found.model
         self.report_ = found.report
         self.eigenvalues_ = found.eigenvalues
@@ -229,7 +229,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         coverage = _resolve.number("coverage", coverage, low=0.0, high=1.0, open_low=True)
         check_is_fitted(self)
         Z = self._validate(X, reset=False)
-        return self._judged(Z, *self.model_.look(Z, self._runner()), coverage)
+        embedding, trust = self.model_.look(Z, self._runner())
+        return self._judged(Z, embedding, trust, coverage)
 
     def _judged(self, Z: Array, embedding: Array, trust: Trust, coverage: float = 0.9) -> Trust:
         if "_witness" not in self.__dict__:
@@ -267,15 +268,21 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             raise ValueError(f"calibrate() has no training rows to hold out: {why} the model keeps none. Pass X.")
         source = InMemory(np.asarray(self.landmarks_)) if X is None else self._given_rows(X)
         measure = self._anchor_measure if X is None else np.ones(len(source))
-        extension = _resolve.extension(self.extension, self._precomputed())
-        if isinstance(extension, Auto):
-            extension = self.report_.candidates[0].extension if self.report_.candidates else Nystrom()
+        extension = self._chosen_extension()
         recipe = crossfit.alone(recipe, len(self.eigenvalues_), self.report_.epsilon)
         held = crossfit.held_out(source, measure, recipe, extension, folds, rows, runner)
         self.calibration_ = Calibration.of(held)
         return self
 
+    def _chosen_extension(self) -> Any:
+        """The extension in use: of "auto" the chosen one."""
+        extension = _resolve.extension(self.extension, self._precomputed())
+        if not isinstance(extension, Auto):
+            return extension
+        return self.report_.candidates[0].extension if self.report_.candidates else Nystrom()
+
     def _given_rows(self, X: Any) -> Source:
+        """Rows as ``fit`` takes them, with the features of the fit."""
         source = sources.opened(X)
         if source is None:
             return InMemory(np.ascontiguousarray(self._validate(X, reset=False), dtype=float))

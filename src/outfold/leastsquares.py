@@ -140,7 +140,7 @@ class JointModel:
             )
         joint = joint_degrees(self.rule, np.asarray(Z, dtype=float), runner)[0]
         factor = np.exp(self.rule.log_scaling_of_anchors - np.log(joint))
-        return (self.spectral.spectral * factor[:, None])[at]
+        return (self.spectral.places * factor[:, None])[at]
 
 
 def joint_degrees(rule: CanonicalRule, Z: Array, runner: Threads) -> tuple[Array, Array]:

@@ -24,7 +24,7 @@ from scipy.sparse import block_array, csr_array, issparse
 from scipy.sparse.csgraph import connected_components
 
 from . import _engine, neighbors
-from ._engine import Fit, Recipe, SpectralModel
+from ._engine import ExtendedModel, Fit, Recipe, SpectralModel
 from ._problem import Problem
 from ._report import Drift
 from .graphs import DenseGraph
@@ -70,9 +70,10 @@ class Past:
 
 def begun(found: Fit, wanted: Any, runner: Threads) -> Past:
     """The past of a model that was just fitted."""
-    model = found.model
+    model = found.model.spectral if isinstance(found.model, ExtendedModel) else found.model
+    found, places = replace(found, model=model), model.embed(model.rule.geometry.anchors, runner)
     pairs = wanted if isinstance(wanted, tuple) else tuple(range(1, model.basis.shape[1] + 1))
-    return Past(_alone(found), pairs, model.embed(model.rule.geometry.anchors, runner), model.basis)
+    return Past(_alone(found), pairs, places, model.basis)
 
 
 def _alone(found: Fit) -> Fit:
@@ -342,7 +343,7 @@ def _solved(recipe: Recipe, problem: Problem, old: Fit, rows: Source) -> tuple[F
     report = _engine._report(rows, recipe, problem, spectrum, kept, 0.0, 0.0)
     order = np.arange(operator.size) if problem.anchors.index is None else np.argsort(problem.anchors.index)
     told = problem.anchors.at(order), eigenvalues, (functions @ turn)[order]
-    found = Fit(model, *told, None, np.empty(0), None, report, problem.gathered)
+    found = Fit(model, *told, None, np.empty(0), None, None, False, report, problem.gathered)
     return found, operator.functions(spectrum.vectors[:, normalization.skip :])
 
 

@@ -10,12 +10,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _resolve, planning, sources, updates
+from .. import _resolve, planning, updates
 from .._engine import Fit, Recipe
 from .._estimator import SpectralEstimator
 from ..exceptions import SpectrumWarning
 from ..roseland import LandmarkDiffusion, LandmarkMarkov
-from ..sources import InMemory, Source
 
 
 class Roseland(SpectralEstimator):
@@ -180,19 +179,12 @@ class Roseland(SpectralEstimator):
                 "update needs sums over the rows that this model did not keep. Fit it with updatable=True first."
             )
         recipe, runner = self._recipe(), self._runner()
-        new = self._more_rows(X)
-        rows = [new] if source is None else [new, self._more_rows(source)]
+        new = self._given_rows(X)
+        rows = [new] if source is None else [new, self._given_rows(source)]
         planning.refuse_beyond_memory(past.recipe(recipe), rows[-1].shape, runner, False)
         found, past = updates.update(past, recipe, rows, sample_weight, runner)
-        super()._adopt(found, np.dtype(float))
+        super()._adopt(self._extended(found, new, recipe, self._chosen_extension(), runner), np.dtype(float))
         self._past = past
-
-    def _more_rows(self, X: Any) -> Source:
-        source = sources.opened(X)
-        if source is None:
-            return InMemory(np.ascontiguousarray(self._validate(X, reset=False), dtype=float))
-        self._check_features(source)
-        return source
 
 
 __all__ = ["Roseland"]
