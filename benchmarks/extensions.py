@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import pathlib
+import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 
@@ -17,7 +18,16 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from sets import SETS
 
-from outfold import DiffusionMaps, extensions
+from outfold import (
+    ClassicalMDS,
+    DiffusionMaps,
+    Isomap,
+    KernelPCA,
+    LocallyLinearEmbedding,
+    Roseland,
+    datasets,
+    extensions,
+)
 from outfold.quality import Alignment
 from outfold.runners import Threads
 
@@ -119,18 +129,56 @@ def coverage_table(names):
     return lines
 
 
+COSTS = {  # model, training rows and rows to embed
+    "DiffusionMaps, 1000 x 3": (DiffusionMaps(2), (1000, 3), 20_000),
+    "DiffusionMaps, 10,000 x 3, neighbours": (DiffusionMaps(2), (10_000, 3), 50_000),
+    "DiffusionMaps, 1500 x 64": (DiffusionMaps(2), (1500, 64), 10_000),
+    "Roseland, 1000 landmarks": (Roseland(2, landmarks=1000, random_state=0), (20_000, 3), 50_000),
+    "Roseland, 10,000 landmarks, neighbours": (Roseland(2, landmarks=10_000, random_state=0), (50_000, 3), 50_000),
+    "Isomap, 1500 x 3": (Isomap(2), (1500, 3), 20_000),
+    "LocallyLinearEmbedding, 1500 x 3": (LocallyLinearEmbedding(2), (1500, 3), 50_000),
+    "KernelPCA, rbf, 1500 x 3": (KernelPCA(2, kernel="rbf"), (1500, 3), 20_000),
+    "ClassicalMDS, 1500 x 3": (ClassicalMDS(2), (1500, 3), 20_000),
+}
+
+
+def seconds(call):
+    """Median of five, of one core."""
+    call()
+    taken = []
+    for _ in range(5):
+        start = time.process_time()
+        call()
+        taken.append(time.process_time() - start)
+    return np.median(taken)
+
+
+def cost_table():
+    lines = ["| model | rows | transform | trust | ratio |", "|---|---|---|---|---|"]
+    for name, (model, (n, features), rows) in COSTS.items():
+        curve = datasets.s_curve(n + rows, random_state=0)[0]
+        turn = np.linalg.qr(np.random.default_rng(0).normal(size=(features, 3)))[0]
+        X = curve @ turn.T + 0.01 * np.random.default_rng(1).normal(size=(n + rows, features))
+        model = model.set_params(n_jobs=1).fit(X[:n])
+        plain, trust = seconds(lambda: model.transform(X[n:])), seconds(lambda: model.trust(X[n:]))  # noqa: B023
+        lines.append(f"| {name} | {rows:,} | {plain:.3f} | {trust:.3f} | {trust / plain:.2f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write the tables into docs/trust.md")
-    parser.add_argument("--only", choices=["choices", "coverage"])
+    parser.add_argument("--only", choices=["choices", "coverage", "cost"])
     parser.add_argument("--sets", nargs="*", default=list(SETS))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    tables = {}
-    if options.only != "coverage":
-        tables["choices"] = choices_table(options.sets)
-    if options.only != "choices":
-        tables["coverage"] = coverage_table(options.sets)
+    made = {
+        "cost": cost_table,
+        "choices": lambda: choices_table(options.sets),
+        "coverage": lambda: coverage_table(options.sets),
+    }
+    tables = {name: make() for name, make in made.items() if options.only in (None, name)}
     if options.write:
         page = ROOT / "docs" / "trust.md"
         text = page.read_text()

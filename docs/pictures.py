@@ -4,6 +4,7 @@ import pathlib
 import warnings
 
 import numpy as np
+from matplotlib.patches import Circle
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
@@ -51,6 +52,32 @@ def unrolled(method, data, name, title):
     )
     row[1].set_aspect("auto")
     save(figure, name)
+
+
+def trust():
+    """Bands over the plane around a noisy arc, dense at one end, and those of fresh points in the embedding."""
+    random = np.random.default_rng(3)
+    angle = 4.2 * random.uniform(size=440) ** 1.7 + 0.6
+    rows = np.column_stack([np.cos(angle), np.sin(angle)]) * (1 + 0.07 * random.normal(size=(440, 1)))
+    X, new, side = rows[:400], rows[400:], angle[:400]
+    maps = DiffusionMaps(2).fit(X).calibrate()
+    figure, row = panels(1.1, 1)
+    across, up = np.meshgrid(np.linspace(-1.5, 1.3, 160), np.linspace(-1.4, 1.4, 160))
+    found = maps.trust(np.column_stack([across.ravel(), up.ravel()]))
+    radius = np.where(found.flag, np.nan, found.error).reshape(across.shape)
+    drawn = row[0].pcolormesh(across, up, radius, cmap="viridis_r", shading="nearest", rasterized=True)
+    figure.colorbar(drawn, ax=row[0], label="radius of the 90 % band")
+    row[0].scatter(*X.T, s=2, c="black", alpha=0.35, linewidths=0)
+    row[0].set(title="how far off a position may be; blank is outside", xticks=[], yticks=[])
+    row[0].set_aspect("equal")
+    places, about = maps.transform(new, return_trust=True, on_far="nearest")
+    embedding(maps.embedding_, colors=side, axes=row[1], title="fresh points and their bands")
+    for place, size in zip(places, about.error):
+        if np.isfinite(size):
+            row[1].add_patch(Circle(place, size, fill=False, lw=0.7, alpha=0.6))
+    row[1].scatter(*places.T, s=10, c="black")
+    row[1].set_aspect("auto")
+    save(figure, "trust")
 
 
 def diffusion_maps():
@@ -152,6 +179,7 @@ PICTURES = (
     classical_mds,
     isomap,
     locally_linear_embedding,
+    trust,
 )
 
 if __name__ == "__main__":
