@@ -251,10 +251,10 @@ class KernelRidge(Extension):
 
 
 def _check_complete(known: Known, name: str) -> None:
-    missing: Array = np.isnan(known.points).any(axis=1)
-    if missing.any():
+    missing = np.flatnonzero(np.isnan(known.points).any(axis=1))
+    if len(missing):
         raise ValueError(
-            f"{name!r} combines features, and {missing.sum()} of {len(missing)} points have NaN among them. Pass "
+            f"{name!r} combines features, and {len(missing)} of {len(known.points)} points have NaN among them. Pass "
             "'kernel_ridge', 'geometric_harmonics' or 'laplacian_pyramid', which see distances only."
         )
 
