@@ -26,6 +26,7 @@ from outfold import (
 )
 from outfold.datasets import swiss_roll
 from outfold.exceptions import ConvergenceError, OutfoldWarning, SpectrumWarning
+from outfold.extensions import KernelRidge
 from outfold.runners import Threads
 
 X = cloud(0, rows=120)
@@ -401,7 +402,7 @@ def test_a_new_row_of_isomap_takes_little_memory():
 
 
 def test_the_inverse_of_linear_kernel_pca_is_that_of_pca():
-    pca, kernel = decomposition.PCA(2).fit(X), KernelPCA(2, ridge=1e-6).fit(X)
+    pca, kernel = decomposition.PCA(2).fit(X), KernelPCA(2, inverse="linear").fit(X)
     back = kernel.inverse_transform(quietly(kernel.transform, Z))
     np.testing.assert_allclose(back, pca.inverse_transform(pca.transform(Z)), atol=1e-6)
 
@@ -453,7 +454,7 @@ def test_no_way_back():
         (KernelPCA(kernel="rbf", gamma="best"), X, "Valid: 'auto'"),
         (KernelPCA(degree=0), X, "degree=0 must be > 0"),
         (KernelPCA(coef0="one"), X, "coef0='one' must be a number"),
-        (KernelPCA(ridge=0), X, "ridge=0 must be > 0"),
+        (KernelPCA(inverse=KernelRidge(ridge=0)), X, "inverse: ridge=0 must be > 0"),
         (KernelPCA(solver="lobpcg"), X, "Valid: 'auto', 'dense', 'lanczos', 'krylov'"),
         (KernelPCA(kernel=lambda x, y: x[0]), X, "not symmetric.*differ by up to"),
         (KernelPCA(kernel=lambda x, y: np.nan), X, "returned NaN"),

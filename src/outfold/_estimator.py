@@ -315,6 +315,12 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             raise ValueError(
                 f"{self._precomputed()}='precomputed' has no features to go back to: fit on features instead."
             )
+        missing: Array = np.isnan(np.asarray(self.landmarks_)).any(axis=1)
+        if missing.any():
+            raise ValueError(
+                f"{missing.sum()} of {len(missing)} points to learn the way back from have NaN among their features. "
+                "Fill them in before fitting."
+            )
         if "_way_back" not in self.__dict__:
             spec = _resolve.extension(self.inverse, None, name="inverse")
             self._way_back = WayBack.of(self._known(), spec, self._runner())

@@ -307,19 +307,7 @@ OF_THE_METHOD = ("nystrom", "least_squares")  # they know no other functions tha
 def extension(value: Any, given: str | None, *, name: str = "extension") -> Any:
     """A way to carry functions to points: by name, as an object with ``fit(known, runner)``, or a regressor."""
     inverse = name == "inverse"
-    names = [n for n in EXTENSIONS if not (inverse and n in OF_THE_METHOD)]
-    if isinstance(value, str):
-        found = EXTENSIONS[one_of(name, value, names)]
-    elif hasattr(value, "fit") and hasattr(value, "predict") and not isinstance(value, type):
-        found = extensions.Regressor(value)
-    elif type(value) in (type(EXTENSIONS[n]) for n in names):
-        found = value
-    else:
-        raise ValueError(
-            f"{name}={value!r} is not known. Pass one of {', '.join(map(repr, names))}, an object of "
-            "outfold.extensions, or a regressor with fit and predict."
-        )
-    _check_extension(found, name)
+    found = _specification(value, [n for n in EXTENSIONS if not (inverse and n in OF_THE_METHOD)], name)
     if (
         given
         and not inverse
@@ -332,7 +320,33 @@ def extension(value: Any, given: str | None, *, name: str = "extension") -> Any:
     return found
 
 
-def _check_extension(found: Any, name: str) -> None:
+def _specification(value: Any, names: Sequence[str], name: str) -> Any:
+    """An extension, checked, with everything in it resolved."""
+    if isinstance(value, str):
+        return EXTENSIONS[one_of(name, value, names)]
+    if hasattr(value, "fit") and hasattr(value, "predict") and not isinstance(value, type):
+        return extensions.Regressor(value)
+    if type(value) not in (type(EXTENSIONS[n]) for n in names):
+        raise ValueError(
+            f"{name}={value!r} is not known. Pass one of {', '.join(map(repr, names))}, an object of "
+            "outfold.extensions, or a regressor with fit and predict."
+        )
+    _check_numbers(value, name)
+    if isinstance(value, extensions.CompressedDiffusion) and not isinstance(value.landmarks, str):
+        return replace(value, landmarks=landmark_choice(value.landmarks))
+    if isinstance(value, extensions.CompressedDiffusion):
+        one_of(f"{name}: landmarks", value.landmarks, ("auto",))
+    if isinstance(value, extensions.Auto):
+        if not isinstance(value.candidates, tuple | list):
+            raise ValueError(f"{name}: candidates={value.candidates!r} must be a tuple of extensions.")
+        single = [n for n in names if n != "auto"]
+        return replace(
+            value, candidates=tuple(_specification(v, single, f"{name}: candidates") for v in value.candidates)
+        )
+    return value
+
+
+def _check_numbers(found: Any, name: str) -> None:
     """Every number of an extension in its range."""
     for field in ("ridge", "reg", "condition", "residual"):
         if hasattr(found, field):
@@ -345,8 +359,6 @@ def _check_extension(found: Any, name: str) -> None:
         one_of(f"{name}: epsilon", epsilon, ("auto",))
     else:
         number(f"{name}: epsilon", epsilon, low=0.0, open_low=True)
-    if isinstance(found, extensions.CompressedDiffusion) and not isinstance(found.landmarks, str):
-        landmark_choice(found.landmarks)
 
 
 def landmark_choice(value: Any) -> Any:

@@ -165,12 +165,12 @@ def gaussian(distances: Distances, Z: Array, epsilon: float) -> Array:
 
 @dataclass(frozen=True)
 class KernelSum:
-    """y(x) = mean + sum over levels of k(x, centres) c: Gaussian weights, or (``markov``) those over their sum."""
+    """y(x) = mean + sum over levels of k(x, centres) c: Gaussian weights, or means by them over a measure."""
 
     distances: Distances
     levels: tuple[tuple[float, Array], ...]  # epsilon, coefficients
     mean: Array
-    markov: bool = False
+    measure: Array | None = None  # of the centres; None: weights are not divided by their sum
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         finest = min(epsilon for epsilon, _ in self.levels)
@@ -181,7 +181,7 @@ class KernelSum:
             for level, (epsilon, coefficients) in enumerate(self.levels):
                 last = level == len(self.levels) - 1
                 seen = squared if last else squared.copy()
-                out += _markov(seen, epsilon, coefficients) if self.markov else _plain(seen, epsilon, coefficients)
+                out += _sums(seen, epsilon, coefficients, self.measure)
             return out
 
         return by_blocks(of, Z, len(self.mean), len(self.distances.anchors), runner)
@@ -189,17 +189,14 @@ class KernelSum:
     @property
     def amplification(self) -> float:
         """How much rounding of the weights is magnified, relative to the values."""
-        sums = [np.abs(c).sum(axis=0) * (1 if not self.markov else 1 / len(c)) for _, c in self.levels]
+        sums = [np.abs(c).sum(axis=0) * (1 if self.measure is None else 1 / len(c)) for _, c in self.levels]
         return float(np.max(sums))
 
 
-def _plain(squared: Array, epsilon: float, coefficients: Array) -> Array:
-    return exponential(squared, -0.5 / epsilon) @ coefficients
-
-
-def _markov(squared: Array, epsilon: float, coefficients: Array) -> Array:
-    ones = np.ones(len(coefficients))
-    _, total, _ = softmax(squared, -0.5 / epsilon, ones, ones, -42.0)
+def _sums(squared: Array, epsilon: float, coefficients: Array, measure: Array | None) -> Array:
+    if measure is None:
+        return exponential(squared, -0.5 / epsilon) @ coefficients
+    _, total, _ = softmax(squared, -0.5 / epsilon, measure, measure, -42.0)
     return squared @ coefficients / total[:, None]
 
 
@@ -253,6 +250,15 @@ class KernelRidge(Extension):
         return found.model(known, 1 / (found.values + self.ridge))
 
 
+def _check_complete(known: Known, name: str) -> None:
+    missing = np.flatnonzero(np.isnan(known.points).any(axis=1))
+    if len(missing):
+        raise ValueError(
+            f"{name!r} combines features, and {len(missing)} of {len(known.points)} points have NaN among them. Pass "
+            "'kernel_ridge', 'geometric_harmonics' or 'laplacian_pyramid', which see distances only."
+        )
+
+
 def _epsilon(asked: float | str, known: Known) -> float:
     return float(asked) if not isinstance(asked, str) else float(np.sqrt(np.prod(known.scales())))
 
@@ -275,7 +281,7 @@ class GeometricHarmonics(Extension):
         if not isinstance(self.epsilon, str):
             return self._one(known, float(self.epsilon), runner)
         finest, epsilon = known.scales()
-        spread = np.sqrt(((known.values - known.mean) ** 2).sum())
+        spread = known.measure @ ((known.values - known.mean) ** 2).sum(axis=1)
         levels: list[tuple[float, Array]] = []
         left, mean = known, known.mean
         while True:
@@ -283,7 +289,7 @@ class GeometricHarmonics(Extension):
             levels += model.levels
             mean = mean + (model.mean if left is not known else 0.0)
             rest = left.values - model.embed(left.points, runner)
-            if np.sqrt((rest**2).sum()) <= self.residual * spread or epsilon <= finest:
+            if known.measure @ (rest**2).sum(axis=1) <= self.residual**2 * spread or epsilon <= finest:
                 return KernelSum(model.distances, tuple(levels), mean)
             left, epsilon = replace(known, values=rest), epsilon / 4
 
@@ -324,7 +330,7 @@ class LaplacianPyramid(Extension):
                 break
             found.append((epsilon, left))
             left, error, epsilon = rest, now, epsilon / 4
-        return KernelSum(distances, tuple(found), known.mean, markov=True)
+        return KernelSum(distances, tuple(found), known.mean, measure)
 
 
 @dataclass(frozen=True)
@@ -335,6 +341,7 @@ class Barycentric(Extension):
     reg: float = 1e-3
 
     def fit(self, known: Known, runner: Threads) -> BarycentricModel:
+        _check_complete(known, "barycentric")
         search = neighbors.build(Metric().fit(known.points), "auto")
         k = min(self.n_neighbors, len(known.points))
         return BarycentricModel(BarycentricRule(search, k, self.reg, Nearness(1.0)), known.values)
@@ -365,6 +372,7 @@ class CompressedDiffusion(Extension):
     epsilon: float | str = "auto"
 
     def fit(self, known: Known, runner: Threads) -> KernelSum:
+        _check_complete(known, "compressed_diffusion")
         choice = self.landmarks
         if isinstance(choice, str):
             choice = landmarks.FarthestPoint(max(2, min(500, len(known.points) // 2)))
@@ -381,7 +389,7 @@ class CompressedDiffusion(Extension):
         back = squared.T.copy()
         _, total, _ = softmax(back, -0.5 / epsilon, known.measure, known.measure, -42.0)
         at_landmarks = back @ (known.values - known.mean) / total[:, None]
-        return KernelSum(distances, ((epsilon, at_landmarks),), known.mean, markov=True)
+        return KernelSum(distances, ((epsilon, at_landmarks),), known.mean, np.ones(len(places)))
 
 
 @dataclass(frozen=True)
@@ -391,6 +399,7 @@ class LinearMap(Extension):
     ridge: float = 1e-9
 
     def fit(self, known: Known, runner: Threads) -> LinearModel:
+        _check_complete(known, "linear")
         share = known.measure / known.measure.sum()
         centre = share @ known.points
         X = (known.points - centre) * np.sqrt(share)[:, None]
