@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from sklearn.base import clone
 
 from catalogue import cloud, new_points, quietly
 from outfold import (
@@ -395,3 +396,13 @@ def test_a_half_power_of_a_negative_eigenvalue_is_refused(sets):
 def test_low_rank_is_refused_in_canonical_coordinates(sets):
     with pytest.raises(ValueError, match="'diffusion' only"):
         DiffusionMaps(landmarks=20, solver=LowRank(), coordinates="canonical").fit(sets[0])
+
+
+def test_joint_degrees_through_the_estimator_need_the_whole_batch(sets, tmp_path):
+    X, Z = sets[0], sets[1]
+    maps = DiffusionMaps(2, epsilon=EPSILON, n_neighbors=None, coordinates="canonical")
+    plain = maps.fit(X).model_
+    joint = clone(maps).set_params(extension=LeastSquares("joint")).fit(X)
+    np.testing.assert_allclose(quietly(joint.transform, Z), JointModel(plain).embed(Z, RUN), atol=1e-12)
+    with pytest.raises(ValueError, match="whole batch"):
+        joint.transform(Z, out=tmp_path / "out.npy")

@@ -175,6 +175,11 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _transform_blocks(self, source: Source | None, X: Any, on_far: str, out: Any) -> Any:
         """As ``transform``, a block of rows at a time."""
+        if getattr(getattr(self.model_, "extension", None), "batchwise", False):
+            raise ValueError(
+                "Joint degrees are those of a whole batch, which must be in memory: pass an array without out=, or "
+                "LeastSquares(degrees='training')."
+            )
         rows = InMemory(self._validate(X, reset=False)) if source is None else source
         if source is not None:
             self._check_features(source)
@@ -355,6 +360,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             raise AttributeError(
                 "This model keeps no embedding_: its rows were not in memory, or it was updated since: call transform."
             )
+        if name == "round_trip_error_":
+            check_is_fitted(self)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # -- scikit-learn ----------------------------------------------------------------------

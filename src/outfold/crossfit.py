@@ -101,6 +101,7 @@ def folds(sample: Sample, recipe: _engine.Recipe, count: int, runner: Threads) -
     places, member = np.unique(sample.X[counted], axis=0, return_inverse=True)
     label = np.full(len(sample.X), -1)
     label[counted] = (rng.permutation(len(places)) % count)[member.ravel()]
+    bar = runner.bar("folds", len(counted))
     for fold in range(count):
         held, rest = np.flatnonzero(label == fold), np.flatnonzero((label != fold) & (label >= 0))
         if len(held) == 0:
@@ -112,6 +113,8 @@ def folds(sample: Sample, recipe: _engine.Recipe, count: int, runner: Threads) -
         alignment = aligned(found, embedding, sample.embedding[rest], measure, sample.measure.sum())
         seen = rest if found.columns is None else rest[found.columns]
         yield Fold(found, rest, held, sample.rows(held, seen), sample.embedding[held], alignment)
+        bar.update(len(held))
+    bar.close()
 
 
 def aligned(found: _engine.Fit, moving: Array, fixed: Array, measure: Array, total: float) -> Alignment:

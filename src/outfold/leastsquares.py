@@ -17,7 +17,7 @@ degrees: in diffusion coordinates the least-squares extension is Nystrom's.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,7 @@ class JointModel:
     """
 
     spectral: Any  # the model of the fit
+    batchwise: ClassVar[bool] = True  # blocks of a batch are not the batch
 
     def __post_init__(self) -> None:
         if not isinstance(self.spectral.rule, CanonicalRule):
