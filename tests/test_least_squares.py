@@ -18,6 +18,7 @@ from outfold import (
     Roseland,
     graphs,
 )
+from outfold._engine import ExtendedModel
 from outfold.leastsquares import JointModel, LeastSquares, joint_degrees
 from outfold.runners import Threads
 from outfold.solvers import LowRank
@@ -214,10 +215,6 @@ def test_the_joint_model_is_the_paper(sets, alpha):
     np.testing.assert_allclose(found, moved[:, 1:5] * sign, atol=1e-10)
     np.testing.assert_allclose(model.training(X[[7, 3]], Z, RUN), found[[7, 3]], atol=0)
     assert np.abs(found - misprinted[:, 1:5] * sign).max() > 0.05
-    embedding, trust = model.look(Z, RUN)
-    np.testing.assert_array_equal(embedding, model.embed(Z, RUN))
-    np.testing.assert_array_equal(trust.support, maps.trust(Z).support)
-    np.testing.assert_array_equal(model.evidence(Z, RUN).flag, trust.flag)
 
 
 @alphas
@@ -291,9 +288,11 @@ def test_weights_of_anchors_count_in_joint_degrees(sets):
 @pytest.mark.parametrize("n_neighbors", [None, 6, graphs.Mutual(6)], ids=["dense", "union", "mutual"])
 def test_a_far_row_of_a_joint_batch_is_finite_flagged_and_alone_in_it(sets, alpha, n_neighbors):
     X, Z = sets
-    model = JointModel(fitted(X, alpha=alpha, n_neighbors=n_neighbors).model_)
+    plain = fitted(X, alpha=alpha, n_neighbors=n_neighbors)
+    model = ExtendedModel(plain.model_, JointModel(plain.model_))
     batch = np.vstack([Z, [[1e200, 0, 0]], [[300.0, 0, 0]]])
     embedding, trust = model.look(batch, RUN)
+    np.testing.assert_array_equal(trust.support, plain.trust(batch).support)
     assert np.isfinite(embedding).all()
     assert trust.flag[-2:].all()
     np.testing.assert_allclose(embedding[-2], 0, atol=1e-12)

@@ -31,7 +31,6 @@ from .graphs import AllPairs, Ball, DenseGraph, DenseSurvey, Mutual, SearchSurve
 from .lowrank import LowRankRule
 from .normalizations import CanonicalRule, MarkovRule
 from .runners import Threads, row_blocks
-from .trust import Reference, Trust
 
 Array = NDArray[Any]
 
@@ -102,32 +101,11 @@ class JointModel:
     def rule(self) -> CanonicalRule:
         return self.spectral.rule
 
-    @property
-    def basis(self) -> Array:
-        return self.spectral.basis
-
-    @property
-    def reference(self) -> Reference:
-        return self.spectral.reference
-
     def embed(self, Z: Array, runner: Threads) -> Array:
         """phi_Z = training(Z) D_Z / E_Z: the embedding of a batch."""
-        return self.look(Z, runner)[0]
-
-    def evidence(self, Z: Array, runner: Threads) -> Trust:
-        """How well the training data supports each point; the batch does not matter."""
-        return self.spectral.evidence(Z, runner)
-
-    def look(self, Z: Array, runner: Threads) -> tuple[Array, Trust]:
-        """Embedding and evidence of a batch."""
         Z = np.asarray(Z, dtype=float)
-        embedding, trust = self.spectral.look(Z, runner)
         joint = joint_degrees(self.rule, Z, runner)[1]
-        return embedding * np.exp(_degrees(self.rule, Z, runner) - np.log(joint))[:, None], trust
-
-    def nearest(self, Z: Array) -> Array:
-        """The training embedding of each point's nearest anchor."""
-        return self.spectral.nearest(Z)
+        return self.spectral.embed(Z, runner) * np.exp(_degrees(self.rule, Z, runner) - np.log(joint))[:, None]
 
     def training(self, X: Array, Z: Array, runner: Threads) -> Array:
         """phi_X = phi D / E_X: where anchors X go when the batch Z joins them."""
