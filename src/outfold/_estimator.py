@@ -75,7 +75,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         recipe = self._recipe()
         runner = self._runner()
         extension = _resolve.extension(self.extension, self._precomputed())
-        _resolve.extension(self.inverse, None, name="inverse")
+        self._carriers = extension, _resolve.extension(self.inverse, None, name="inverse")
         rows, dtype = self._rows(X, recipe)
         if hasattr(recipe.view, "memory"):
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
@@ -85,6 +85,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if checkpoint.folder is not None:  # what is free may differ the second time, and with it the chunks
             seed, memory = checkpoint.begin(self._key(rows, sample_weight), seed, recipe.view.memory)
             recipe = replace(recipe, view=replace(recipe.view, memory=memory))
+        self._fitted_recipe = recipe  # parameters may be set anew before the next fit
         found = _engine.fit(rows, recipe, measure, np.random.default_rng(seed), runner)
         found = self._extended(found, rows, recipe, extension, runner)
         self._adopt(found, dtype)
@@ -249,7 +250,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """The anchors and where ``transform`` puts them."""
         points: Any = self.landmarks_
         positions = self.model_.embed(points, self._runner())
-        return Known.of(points, positions, self._anchor_measure, getattr(self._recipe().view, "metric", None))
+        return Known.of(points, positions, self._anchor_measure, getattr(self._fitted_recipe.view, "metric", None))
 
     def calibrate(self, X: Any = None, *, folds: int = 10, rows: int = 5000) -> Self:
         """Learn how large errors are, from parts of the training data held out: ``trust`` then gives ``error``.
@@ -267,7 +268,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         check_is_fitted(self)
         folds, rows = _resolve.count("folds", folds, low=2), _resolve.count("rows", rows, low=20)
-        recipe, runner = self._recipe(), self._runner()
+        recipe, runner = self._fitted_recipe, self._runner()
         if X is None and (self._precomputed() or not isinstance(recipe.landmarks, Everything)):
             why = "with landmarks" if self._precomputed() is None else f"with {self._precomputed()}='precomputed'"
             raise ValueError(f"calibrate() has no training rows to hold out: {why} the model keeps none. Pass X.")
@@ -281,7 +282,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _chosen_extension(self) -> Any:
         """The extension in use: of "auto" the chosen one."""
-        extension = _resolve.extension(self.extension, self._precomputed())
+        extension = self._carriers[0]
         if not isinstance(extension, Auto):
             return extension
         return self.report_.candidates[0].extension if self.report_.candidates else Nystrom()
@@ -327,8 +328,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 "Fill them in before fitting."
             )
         if "_way_back" not in self.__dict__:
-            spec = _resolve.extension(self.inverse, None, name="inverse")
-            self._way_back = WayBack.of(self._known(), spec, self._runner())
+            self._way_back = WayBack.of(self._known(), self._carriers[1], self._runner())
         return self._way_back
 
     def _answer_far(self, on_far: str, Z: Array, embedding: Array, trust: Trust, start: int = 0) -> None:
