@@ -36,6 +36,7 @@ class Candidate:
 
     extension: Any
     error: float
+    doubt: float = 0.0  # standard error, over the folds, of the log of its ratio to the method's own rule
 
     def __str__(self) -> str:
         return f"{self.extension} {self.error:.4g}"
@@ -150,13 +151,13 @@ def _ranked(specs: Sequence[Any], squares: Array, spread: float) -> list[Candida
     method's own rule, which is exact on the training points, takes more than half a standard error.
     """
     logs = np.log(np.maximum(np.where(np.isfinite(squares), squares, np.inf) / spread, 1e-300)) / 2
-    errors = np.exp(logs.mean(axis=0))
-    rank = logs.mean(axis=0)
-    if isinstance(specs[0], Nystrom) and len(logs) > 1:
-        beyond = logs - logs[:, :1]
+    errors, doubt = logs.mean(axis=0), np.zeros(len(specs))
+    own = [i for i, spec in enumerate(specs) if isinstance(spec, Nystrom)]
+    if own and len(logs) > 1:
         with np.errstate(invalid="ignore"):
-            rank = rank + HALF * np.nan_to_num(beyond.std(axis=0, ddof=1)) / np.sqrt(len(logs))
-    return [Candidate(specs[i], float(errors[i])) for i in np.argsort(rank, kind="stable")]
+            doubt = np.nan_to_num((logs - logs[:, own[:1]]).std(axis=0, ddof=1)) / np.sqrt(len(logs))
+    order = np.argsort(errors + HALF * doubt, kind="stable")
+    return [Candidate(specs[i], float(np.exp(errors[i])), float(doubt[i])) for i in order]
 
 
 def choose(
@@ -209,10 +210,13 @@ def compare_maps(known: Known, specs: Sequence[Any], count: int, runner: Threads
     """The held-out error of each extension of known values: nothing is fitted anew but the extension."""
     label = np.random.default_rng(SEED).permutation(len(known.points)) % count
     squares = []
+    bar = runner.bar("way back", len(label))
     for fold in np.unique(label):
         held, part = label == fold, known.part(np.flatnonzero(label != fold))
         share = known.measure[held] / known.measure[held].sum()
         models = (spec.fit(part, runner) for spec in specs)
         left = [model.embed(known.points[held], runner) - known.values[held] for model in models]
         squares.append([share @ (part**2).sum(axis=1) for part in left])
+        bar.update(int(held.sum()))
+    bar.close()
     return _ranked(specs, np.array(squares), _spread(known.values, known.measure))

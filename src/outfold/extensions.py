@@ -28,7 +28,7 @@ from .trust import Nearness
 Array = NDArray[Any]
 
 CENTRES = 1000  # points that carry a kernel sum
-LEARNT = 20  # times as many are learnt from, at the most
+LEARNT = 5  # times as many are learnt from, at the most
 SEED = 0  # of what is drawn here: an extension depends on its points, not on chance
 ROUNDING = 1e-12  # eigenvalues of a Gaussian matrix below this part of the largest are rounding
 NEIGHBOR = 8  # the unit of bandwidths is the median squared distance to this neighbour
@@ -132,16 +132,20 @@ class KernelSpectrum:
             if len(rows) == len(K) and np.all(measure == 1):
                 functions, s = V[:, kept] * np.sqrt(level[kept]), level[kept]
                 return cls(distances, epsilon, turn[:, ::-1], s[::-1], rows, functions[:, ::-1])
-            B = by_blocks(
-                lambda points: gaussian(distances, points, epsilon) @ turn,
-                known.points[rows],
-                turn.shape[1],
-                len(K),
-                runner,
-            )
-            s, U = linalg.eigh(B.T @ (B * measure), overwrite_a=True, driver="evd")
-            kept = s > ROUNDING * s[-1]
-            s, U = s[kept][::-1], U[:, kept][:, ::-1]
+        B = by_blocks(
+            lambda points: gaussian(distances, points, epsilon) @ turn,
+            known.points[rows],
+            turn.shape[1],
+            len(K),
+            runner,
+        )
+        with runner.blas():
+            gram = B.T @ (B * measure)
+        with blas_threads(1):
+            s, U = linalg.eigh(gram, overwrite_a=True, driver="evd")
+        kept = s > ROUNDING * s[-1]
+        s, U = s[kept][::-1], U[:, kept][:, ::-1]
+        with runner.blas():
             return cls(distances, epsilon, turn @ U, s, rows, (B @ U) * measure)
 
     def explained(self, least: float = 1e-6) -> Array:
