@@ -27,6 +27,7 @@ from outfold import (
     datasets,
     landmarks,
 )
+from outfold.bandwidths import Fixed
 from outfold.distances import Metric
 from outfold.exceptions import SpectrumWarning
 from outfold.extensions import (
@@ -556,17 +557,16 @@ def test_the_errors_are_those_of_folds_fitted_anew(method):
     recipe = crossfit.alone(method._recipe(), 2, model.report_.epsilon)
     squares, held = [], []
     for fold in crossfit.folds(sample, recipe, 3, RUNNER):
-        assert not set(fold.held) & set(fold.rest)
-        assert len(fold.held) + len(fold.rest) == len(X)
+        rest = np.setdiff1d(np.arange(len(X)), fold.held)
         held += list(fold.held)
         squares.append([])
         for spec in FEW:
             part = clone(method).set_params(extension=spec)
             if isinstance(method, DiffusionMaps):
                 part.set_params(epsilon=model.epsilon_)
-            part = quietly(part.fit, X[fold.rest])
-            moving, fixed = part.embedding_, whole[fold.rest]
-            shrink = np.sqrt(len(fold.rest) / len(X)) if isinstance(method, LocallyLinearEmbedding) else 1.0
+            part = quietly(part.fit, X[rest])
+            moving, fixed = part.embedding_, whole[rest]
+            shrink = np.sqrt(len(rest) / len(X)) if isinstance(method, LocallyLinearEmbedding) else 1.0
             turn, _ = orthogonal_procrustes(moving - moving.mean(axis=0), fixed - fixed.mean(axis=0))
             places = quietly(part.transform, X[fold.held])
             moved = shrink * (places - moving.mean(axis=0)) @ turn + fixed.mean(axis=0)
@@ -608,15 +608,19 @@ def test_weights_equal_repeats(extension):
 
 
 def test_streamed_rows_are_sampled_and_judged_as_a_fit_of_the_sample():
-    S, _ = datasets.s_curve(200, random_state=0)
-    recipe = crossfit.alone(DiffusionMaps(2, epsilon=0.2)._recipe(), 2, 0.2)
-    found = crossfit._engine.fit(InMemory(S), recipe, np.ones(200), np.random.default_rng(0), RUNNER)
-    part = crossfit.sampled(InMemory(S), np.ones(200), recipe, found, 80, RUNNER)
-    assert len(part.X) == 80
-    assert len(np.unique(part.X, axis=0)) == 80
-    np.testing.assert_allclose(part.embedding, DiffusionMaps(2, epsilon=0.2).fit(part.X).embedding_, atol=1e-10)
-    whole = crossfit.sampled(InMemory(S), np.ones(200), recipe, found, 200, RUNNER)
-    assert whole.embedding is found.embedding
+    S, _ = datasets.s_curve(400, random_state=0)
+    for epsilon in (0.2, "auto"):
+        recipe = DiffusionMaps(2, epsilon=epsilon)._recipe()
+        found = crossfit._engine.fit(InMemory(S), recipe, np.ones(400), np.random.default_rng(0), RUNNER)
+        part, of_parts = crossfit.sampled(InMemory(S), recipe, found, 80, RUNNER)
+        assert len(np.unique(part.X, axis=0)) == len(part.X) == 80
+        alone = DiffusionMaps(2, epsilon=epsilon).fit(part.X)
+        np.testing.assert_allclose(part.embedding, alone.embedding_, atol=1e-10)
+        assert of_parts.view.kernel.rule == Fixed(alone.epsilon_)  # what suits many rows is too narrow for few
+        whole, of_parts = crossfit.sampled(InMemory(S), recipe, found, 400, RUNNER)
+        assert whole.embedding is found.embedding
+        assert of_parts.view.kernel.rule == Fixed(found.report.epsilon)
+    assert alone.epsilon_ > 2 * found.report.epsilon
 
 
 # -- the way back --------------------------------------------------------------------------

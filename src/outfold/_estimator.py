@@ -264,7 +264,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             None: those the model holds; with landmarks it does not hold them.
         folds : int
         rows : int
-            Of more a random part is used.
+            Of more a random part is used; bands are then those of a fit of so few, wider than they need be.
         """
         check_is_fitted(self)
         folds, rows = _resolve.count("folds", folds, low=2), _resolve.count("rows", rows, low=20)
@@ -275,9 +275,9 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         source = InMemory(np.asarray(self.landmarks_)) if X is None else self._given_rows(X)
         measure = self._anchor_measure if X is None else np.ones(len(source))
         extension = self._chosen_extension()
-        recipe = crossfit.alone(recipe, len(self.eigenvalues_), self.report_.epsilon)
-        held = crossfit.held_out(source, measure, recipe, extension, folds, rows, runner)
-        self.calibration_ = Calibration.of(held)
+        epsilon = self.report_.epsilon if X is None or len(source) == self.report_.n_samples else np.nan
+        sample, recipe = crossfit.fitted(source, measure, recipe, rows, len(self.eigenvalues_), epsilon, runner)
+        self.calibration_ = Calibration.of(crossfit.held_out(sample, recipe, extension, folds, runner))
         return self
 
     def _chosen_extension(self) -> Any:

@@ -61,7 +61,6 @@ class Fold:
     """A fit of some rows, and the others."""
 
     found: _engine.Fit
-    rest: Array
     held: Array
     points: Array  # the held rows, as the fold sees them
     target: Array  # where the full fit has them
@@ -69,10 +68,10 @@ class Fold:
 
 
 def alone(recipe: _engine.Recipe, components: int, epsilon: float) -> _engine.Recipe:
-    """The recipe of a part: as many components and the bandwidth of the whole, and no traces on disk."""
+    """The recipe of a part: as many components as the whole, this bandwidth (NaN: its own), no traces on disk."""
     if isinstance(recipe.wanted, str):
         recipe = replace(recipe, wanted=components)
-    kernel = getattr(recipe.view, "kernel", None)
+    kernel = None if np.isnan(epsilon) else getattr(recipe.view, "kernel", None)
     if isinstance(kernel, Gaussian) and np.isfinite(epsilon):
         recipe = replace(recipe, view=replace(recipe.view, kernel=replace(kernel, rule=Fixed(epsilon))))
     elif isinstance(kernel, Named) and kernel.gamma == "auto":
@@ -82,17 +81,35 @@ def alone(recipe: _engine.Recipe, components: int, epsilon: float) -> _engine.Re
     return recipe
 
 
-def sampled(
-    rows: Source, measure: Array, recipe: _engine.Recipe, found: _engine.Fit, most: int, runner: Threads
-) -> Sample:
-    """All rows with the embedding they have; of many, a random part and the embedding of a fit of it."""
-    if len(rows) <= most and found.embedding is not None:
-        return Sample(rows.array(), np.array(measure), found.embedding, recipe.view.given)
-    index = np.sort(np.random.default_rng(SEED).permutation(len(rows))[:most])
+def fitted(
+    rows: Source, measure: Array, recipe: _engine.Recipe, most: int, components: int, epsilon: float, runner: Threads
+) -> tuple[Sample, _engine.Recipe]:
+    """The rows with the embedding of a fit of them, and the recipe of their parts.
+
+    Of many rows a random part, whose bandwidth is chosen anew where a rule chooses it: that of many is too narrow for
+    few.
+    """
+    index = np.arange(len(rows))
+    if len(rows) > most:
+        index = np.sort(np.random.default_rng(SEED).permutation(len(rows))[:most])
+        epsilon = np.nan
     X = rows.array()[np.ix_(index, index)] if recipe.view.given else rows.take(index)
-    part = _engine.fit(InMemory(X), recipe, np.array(measure[index]), np.random.default_rng(SEED), runner)
-    embedding: Any = part.embedding
-    return Sample(X, np.array(measure[index]), embedding, recipe.view.given)
+    measure = np.array(measure[index], dtype=float)
+    recipe = alone(recipe, components, epsilon)
+    found = _engine.fit(InMemory(X), recipe, measure, np.random.default_rng(SEED), runner)
+    embedding: Any = found.embedding
+    return Sample(X, measure, embedding, recipe.view.given), alone(recipe, components, found.report.epsilon)
+
+
+def sampled(
+    rows: Source, recipe: _engine.Recipe, found: _engine.Fit, most: int, runner: Threads
+) -> tuple[Sample, _engine.Recipe]:
+    """As ``fitted``, with the embedding that is there already if it is of no more than ``most`` rows."""
+    components, epsilon = len(found.eigenvalues), found.report.epsilon
+    if len(rows) > most or found.embedding is None:
+        return fitted(rows, found.measure, recipe, most, components, epsilon, runner)
+    sample = Sample(rows.array(), np.array(found.measure), found.embedding, recipe.view.given)
+    return sample, alone(recipe, components, epsilon)
 
 
 def folds(sample: Sample, recipe: _engine.Recipe, count: int, runner: Threads) -> Iterator[Fold]:
@@ -113,7 +130,7 @@ def folds(sample: Sample, recipe: _engine.Recipe, count: int, runner: Threads) -
         embedding: Any = found.embedding
         alignment = aligned(found, embedding, sample.embedding[rest], measure, sample.measure.sum())
         seen = rest if found.columns is None else rest[found.columns]
-        yield Fold(found, rest, held, sample.rows(held, seen), sample.embedding[held], alignment)
+        yield Fold(found, held, sample.rows(held, seen), sample.embedding[held], alignment)
         bar.update(len(held))
     bar.close()
 
@@ -167,10 +184,9 @@ def choose(
     if recipe.view.given:
         return _noted(found, "extension='auto' had one choice, 'nystrom': others learn from features.")
     specs = list(auto.candidates or extensions.candidates(known))
-    recipe = alone(recipe, len(found.eigenvalues), found.report.epsilon)
     try:
-        sample = sampled(rows, found.measure, recipe, found, auto.rows, runner)
-        table = compare(sample, recipe, specs, auto.folds, runner)
+        sample, part = sampled(rows, recipe, found, auto.rows, runner)
+        table = compare(sample, part, specs, auto.folds, runner)
     except ValueError as error:  # a part of the data that cannot be fitted
         return _noted(found, f"extension='auto' could not fit parts of the data and stayed with 'nystrom': {error}")
     chosen = _engine.extended(found, rows, known, table[0].extension, runner)
@@ -182,23 +198,10 @@ def _noted(found: _engine.Fit, text: str) -> _engine.Fit:
 
 
 def held_out(
-    rows: Source,
-    measure: Array,
-    recipe: _engine.Recipe,
-    extension: Any,
-    count: int,
-    most: int,
-    runner: Threads,
+    sample: Sample, recipe: _engine.Recipe, extension: Any, count: int, runner: Threads
 ) -> Iterator[tuple[Trust, Array]]:
     """The evidence on held-out rows and their errors, fold by fold."""
-    index = np.arange(len(rows))
-    if len(rows) > most:
-        index = np.sort(np.random.default_rng(SEED).permutation(len(rows))[:most])
-    X = rows.array()[np.ix_(index, index)] if recipe.view.given else rows.take(index)
-    measure = np.array(measure[index], dtype=float)
-    whole = _engine.fit(InMemory(X), recipe, measure, np.random.default_rng(SEED), runner)
-    embedding: Any = whole.embedding
-    for fold in folds(Sample(X, measure, embedding, recipe.view.given), recipe, count, runner):
+    for fold in folds(sample, recipe, count, runner):
         known = fold.found.known(recipe.view, runner)
         positions, trust = _engine.carried(known, extension, runner).look(fold.points, runner)
         witness = None if recipe.view.given else Witness.of(known, runner)
