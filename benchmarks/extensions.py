@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import pathlib
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -16,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+import pages
 from sets import SETS
 
 from outfold import (
@@ -31,7 +31,6 @@ from outfold import (
 from outfold.quality import Alignment
 from outfold.runners import Threads
 
-ROOT = pathlib.Path(__file__).parents[1]
 TRAIN, SPLITS = 600, 20
 COMPONENTS = {"sphere": 3, "punched sphere": 3, "flat torus": 4}  # where fewer would cut through equal eigenvalues
 EPSILON = {"wine": "median"}  # with a smaller one its coordinates tell outliers from the rest
@@ -181,13 +180,8 @@ def main():
     }
     tables = {name: make() for name, make in made.items() if options.only in (None, name)}
     if options.write:
-        page = ROOT / "docs" / "trust.md"
-        text = page.read_text()
         for name, lines in tables.items():
-            start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
-            before, rest = text.split(start)
-            text = before + start + "\n".join(lines) + "\n" + end + rest.split(end)[1]
-        page.write_text(text)
+            pages.write("trust.md", name, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -10,16 +10,14 @@ fit has not seen, by transform and back.
 from __future__ import annotations
 
 import argparse
-import pathlib
 import warnings
 
 import numpy as np
+import pages
 from sklearn.datasets import load_digits
 
 from outfold import DiffusionMaps
 from outfold.datasets import s_curve, swiss_roll
-
-ROOT = pathlib.Path(__file__).parents[1]
 
 
 def rows():
@@ -75,10 +73,7 @@ def main():
     warnings.simplefilter("ignore")
     lines = table()
     if options.write:
-        page = ROOT / "docs" / "extensions.md"
-        start, end = "<!-- inverse -->\n", "<!-- end of inverse -->\n"
-        before, rest = page.read_text().split(start)
-        page.write_text(before + start + "\n".join(lines) + "\n" + end + rest.split(end)[1])
+        pages.write("extensions.md", "inverse", "\n".join(lines))
 
 
 if __name__ == "__main__":

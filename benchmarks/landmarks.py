@@ -18,6 +18,7 @@ import warnings
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
+import pages
 from sklearn.datasets import load_digits
 
 from outfold import DiffusionMaps, Roseland, landmarks
@@ -229,13 +230,6 @@ def draw(results, path):
     figure.savefig(path, dpi=90)
 
 
-def write(page, mark, text):
-    """Replace what stands between the marks of a page."""
-    before, _, rest = page.read_text().partition(f"<!-- {mark} -->\n")
-    after = rest.partition(f"<!-- end {mark} -->")[2]
-    page.write_text(f"{before}<!-- {mark} -->\n{text}\n<!-- end {mark} -->{after}")
-
-
 def main(only="", into_docs=False):
     start, results = time.perf_counter(), {}
     cases = [(name, width) for name in DATA for width in WIDTHS if only in name]
@@ -247,9 +241,9 @@ def main(only="", into_docs=False):
     print(f"\n{summary(results)}\n\n{cost(results)}\n\n{time.perf_counter() - start:.0f} s")
     if into_docs:
         page = ROOT / "docs" / "landmarks.md"
-        write(page, "summary", summary(results))
-        write(page, "cost", cost(results))
-        write(page, "tables", "\n\n".join(table(*key, *value) for key, value in results.items()))
+        pages.write(page, "summary", summary(results))
+        pages.write(page, "cost", cost(results))
+        pages.write(page, "tables", "\n\n".join(table(*key, *value) for key, value in results.items()))
         draw(results, ROOT / "docs" / "images" / "landmarks.png")
 
 

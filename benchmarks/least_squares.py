@@ -20,6 +20,7 @@ import time
 import warnings
 
 import numpy as np
+import pages
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
@@ -139,10 +140,7 @@ def main(into_docs=False):
     found, drawn = measure()
     print(f"{table(found)}\n\n{time.perf_counter() - start:.0f} s")
     if into_docs:
-        page = ROOT / "docs" / "least-squares.md"
-        before, _, rest = page.read_text().partition("<!-- table -->\n")
-        after = rest.partition("<!-- end table -->")[2]
-        page.write_text(f"{before}<!-- table -->\n{table(found)}\n<!-- end table -->{after}")
+        pages.write("least-squares.md", "table", table(found))
         draw(drawn, ROOT / "docs" / "images" / "least-squares.png")
 
 

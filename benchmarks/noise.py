@@ -19,6 +19,7 @@ import time
 import warnings
 
 import numpy as np
+import pages
 
 from outfold import DiffusionMaps, Roseland, landmarks
 from outfold.datasets import s_curve
@@ -154,10 +155,7 @@ def main(into_docs=False):
     found, first = measure()
     print(f"{table(found)}\n\n{time.perf_counter() - start:.0f} s")
     if into_docs:
-        page = ROOT / "docs" / "noise.md"
-        before, _, rest = page.read_text().partition("<!-- table -->\n")
-        after = rest.partition("<!-- end table -->")[2]
-        page.write_text(f"{before}<!-- table -->\n{table(found)}\n<!-- end table -->{after}")
+        pages.write("noise.md", "table", table(found))
         draw(first, ROOT / "docs" / "images" / "noise.png")
 
 

@@ -252,7 +252,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         positions = self.model_.embed(points, self._runner())
         return Known.of(points, positions, self._anchor_measure, getattr(self._fitted_recipe.view, "metric", None))
 
-    def calibrate(self, X: Any = None, *, folds: int = 10, rows: int = 5000) -> Self:
+    def calibrate(self, X: Any = None, *, sample_weight: Any = None, folds: int = 10, rows: int = 5000) -> Self:
         """Learn how large errors are, from parts of the training data held out: ``trust`` then gives ``error``.
 
         Each part is embedded by a fit of the others and compared with its place in the fit of all, aligned over the
@@ -261,7 +261,9 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Parameters
         ----------
         X : the training rows, or a sample of them, as in ``fit``
-            None: those the model holds; with landmarks it does not hold them.
+            None: those the model holds, with their weights; with landmarks it does not hold them.
+        sample_weight : array, optional
+            Of the rows of X, as in ``fit``.
         folds : int
         rows : int
             Of more a random part is used; bands are then those of a fit of so few, wider than they need be.
@@ -272,8 +274,10 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if X is None and (self._precomputed() or not isinstance(recipe.landmarks, Everything)):
             why = "with landmarks" if self._precomputed() is None else f"with {self._precomputed()}='precomputed'"
             raise ValueError(f"calibrate() has no training rows to hold out: {why} the model keeps none. Pass X.")
+        if X is None and sample_weight is not None:
+            raise ValueError("sample_weight belongs to the rows of X; without X those of the fit are used.")
         source = InMemory(np.asarray(self.landmarks_)) if X is None else self._given_rows(X)
-        measure = self._anchor_measure if X is None else np.ones(len(source))
+        measure = self._anchor_measure if X is None else _measure(sample_weight, len(source))
         extension = self._chosen_extension()
         epsilon = self.report_.epsilon if X is None or len(source) == self.report_.n_samples else np.nan
         sample, recipe = crossfit.fitted(source, measure, recipe, rows, len(self.eigenvalues_), epsilon, runner)

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import neighbors
-from .distances import Distances
 from .extensions import KernelSum, Known, by_blocks, gaussian
 from .runners import Threads
 from .trust import Trust
@@ -36,8 +35,6 @@ class Witness:
 
     search: Any
     unit: Array  # local unit of each point
-    distances: Distances
-    epsilon: float
     turn: Array  # (centres, functions): their squares sum up to k K^-1 k
     opinion: KernelSum
 
@@ -49,25 +46,19 @@ class Witness:
         lists = search.closest(known.points, k + 1, runner)
         reach = np.sqrt(lists.squared[lists.ptr[:-1] + k])
         unit = np.maximum(reach, 0.1 * np.median(reach) + np.finfo(float).tiny)
-        distances = known.distances(CENTRES)
-        between = distances.cross(distances.anchors)
-        np.fill_diagonal(between, np.inf)
-        finite = between[np.isfinite(between)]
-        spacing = float(np.median(np.partition(between, min(k, len(between) - 1) - 1, axis=1)[:, k - 1])) if k else 1.0
-        epsilon = spacing if spacing > 0 else float(finite.max(initial=1.0)) or 1.0
-        found = known.spectrum(epsilon, CENTRES, runner)
+        found = known.spectrum(known.scales(CENTRES)[0], CENTRES, runner)
         opinion = found.model(known, 1 / (found.values + RIDGE))
-        return cls(search, unit, distances, epsilon, found.explained(), opinion)
+        return cls(search, unit, found.explained(), opinion)
 
     def facts(self, Z: Array, runner: Threads) -> tuple[Array, Array, Array]:
         """Distance in local units, residual kernel and another position of each row."""
-        (_, coefficients), mean = self.opinion.levels[0], self.opinion.mean
+        distances, mean, (epsilon, coefficients) = self.opinion.distances, self.opinion.mean, self.opinion.levels[0]
 
         def of(points: Array) -> Array:
             lists = self.search.closest(np.clip(points, -1e150, 1e150), 1, Threads(1))
             first = lists.ptr[:-1]
             away = np.sqrt(lists.squared[first]) / self.unit[lists.index[first]]
-            seen = gaussian(self.distances, points, self.epsilon)
+            seen = gaussian(distances, points, epsilon)
             explained = np.square(seen @ self.turn).sum(axis=1)
             return np.column_stack([away, np.clip(1 - explained, 0.0, 1.0), seen @ coefficients + mean])
 

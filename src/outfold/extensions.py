@@ -83,11 +83,11 @@ class Known:
     def mean(self) -> Array:
         return self.measure @ self.values / self.measure.sum()
 
-    def scales(self) -> tuple[float, float]:
-        """epsilon of near neighbours and of typical pairs."""
+    def scales(self, most: int = CENTRES) -> tuple[float, float]:
+        """epsilon of near neighbours and of typical pairs, among so many centres."""
 
         def find() -> tuple[float, float]:
-            sample = self.distances(CENTRES)
+            sample = self.distances(most)
             table = sample.cross(sample.anchors)
             np.fill_diagonal(table, np.inf)
             k = min(NEIGHBOR, len(table) - 1)
@@ -96,7 +96,7 @@ class Known:
             far = far if far > 0 else 1.0
             return (near if near > 0 else far), max(near, far)
 
-        return self._once("scales", find)
+        return self._once(("scales", most), find)
 
     def spectrum(self, epsilon: float, most: int, runner: Threads) -> KernelSpectrum:
         """The Gaussian kernel over the centres, taken apart."""
@@ -357,7 +357,6 @@ class BarycentricModel:
 
     rule: BarycentricRule
     values: Array
-    amplification: float = 1.0
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         of = lambda points: self.rule.rows(points) @ self.values  # noqa: E731
@@ -428,10 +427,6 @@ class LinearModel:
         of = lambda points: (points - self.centre) @ self.matrix + self.mean  # noqa: E731
         return by_blocks(of, Z, len(self.mean), len(self.centre), runner)
 
-    @property
-    def amplification(self) -> float:
-        return 1.0
-
 
 @dataclass(frozen=True)
 class Regressor(Extension):
@@ -453,7 +448,6 @@ class RegressorModel:
 
     regressor: Any
     columns: int
-    amplification: float = 1.0
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         found = np.asarray(self.regressor.predict(np.clip(np.asarray(Z, dtype=float), -1e150, 1e150)), dtype=float)
