@@ -134,8 +134,8 @@ class Threads:
             with blas_threads(self.workers):
                 yield
 
-    def bar(self, title: str, rows: int) -> Any:
+    def bar(self, title: str, rows: int, *, unit: str = "row") -> Any:
         """A bar over rows, with rate and time left."""
         from tqdm import tqdm
 
-        return tqdm(total=rows, desc=title, unit="row", unit_scale=True, delay=2, disable=not self.verbose)
+        return tqdm(total=rows, desc=title, unit=unit, unit_scale=True, delay=2, disable=not self.verbose)

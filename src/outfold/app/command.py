@@ -73,3 +73,70 @@ def demo(out: Path, quiet: bool) -> None:
         return
     if not quiet:
         click.echo(show.row("picture", str(out)))
+
+
+def _new_folder(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
+    """The absolute path, once it is clear that files can be written there."""
+    path = path.absolute()
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not there.is_dir():
+        raise click.BadParameter(f"{there} is a file. Name a folder.")
+    if not os.access(there, os.W_OK):
+        raise click.BadParameter(f"nothing can be written in {there}. Check its permissions or name another.")
+    return path
+
+
+@main.command(short_help="Run the papers' experiments and put our figures beside theirs.")
+@click.argument("names", nargs=-1, metavar="[NAME ... | all]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default="outfold-reproduce",
+    show_default=True,
+    callback=_new_folder,
+    help="The folder for pictures, tables and the page.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of everything that is drawn.")
+@click.option("--repeats", type=click.IntRange(1), help="At most so many repeats of what the papers repeat.")
+@click.option("--quiet", is_flag=True, help="Print nothing unless something is wrong.")
+def reproduce(names: tuple[str, ...], out: Path, seed: int, repeats: int | None, quiet: bool) -> None:
+    """Run the papers' experiments and put our figures beside theirs.
+
+    Without a name it lists them. Pictures, results.json, results.md and index.html go to the folder; what
+    earlier runs left there stays on the page.
+
+    \b
+    Example:
+      outfold reproduce helix --out papers
+    """
+    from . import reproduce as papers
+    from .reproduce import page
+    from .reproduce.record import Effort, NotAtHand
+
+    if not names:
+        for name in papers.NAMES:
+            click.echo(f"{name:<12} {papers.experiment(name).title}")
+        return
+    if unknown := [name for name in names if name not in (*papers.NAMES, "all")]:
+        raise click.UsageError(f"There is no experiment {unknown[0]!r}. There are: {', '.join(papers.NAMES)}; or all.")
+    wanted = papers.NAMES if "all" in names else tuple(name for name in papers.NAMES if name in names)
+    skipped = []
+    for name in wanted:
+        try:
+            record = page.run(papers.experiment(name), Effort(seed, repeats, verbose=not quiet), out)
+        except NotAtHand as error:
+            skipped.append(f"{name} was left out: {error}")
+            continue
+        if not quiet:
+            words = [page.verdict(line.agrees) for line in record.findings]
+            click.echo(
+                f"{name:<12} {record.seconds:4.0f} s  {words.count('agrees')} agree, {words.count('differs')} differ, "
+                f"{words.count('no figure')} without a counterpart"
+            )
+    if len(skipped) == len(wanted):
+        raise click.ClickException("\n".join(skipped))
+    page.assemble(out)
+    for text in skipped:
+        click.echo(text, err=True)
+    if not quiet:
+        click.echo(f"{'page':<12} {out / 'index.html'}")

@@ -1,0 +1,28 @@
+"""The papers' experiments: each is a module with an ``EXPERIMENT``; ``outfold reproduce`` runs them and writes a page."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .record import Experiment
+
+NAMES = (  # in the order of the page
+    "helix",
+    "wine",
+    "vowel",
+    "contrasts",
+    "roseland",
+    "run-times",
+    "least-squares",
+    "eigenfunctions",
+    "induction",
+    "networks",
+)
+
+
+def experiment(name: str) -> Experiment:
+    """One of ``NAMES``, loaded when it is asked for."""
+    found: Experiment = import_module(f".{name.replace('-', '_')}", __name__).EXPERIMENT
+    return found
