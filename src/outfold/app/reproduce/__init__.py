@@ -1,4 +1,4 @@
-"""The papers' experiments: each is a module with an ``EXPERIMENT``; ``outfold reproduce`` runs them and writes a page."""
+"""The papers' experiments, each a module with an ``EXPERIMENT``: ``outfold reproduce`` runs them and writes a page."""
 
 from __future__ import annotations
 

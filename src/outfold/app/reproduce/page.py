@@ -140,18 +140,18 @@ th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align
 th { color: var(--soft); font-weight: 600; } td.figure { font-variant-numeric: tabular-nums; }
 .agrees { color: var(--good); font-weight: 600; white-space: nowrap; }
 .differs { color: var(--bad); font-weight: 600; white-space: nowrap; } .no { color: var(--soft); white-space: nowrap; }
-figure { margin: 1.4rem 0; } figure img { max-width: 100%; height: auto; background: #fff; border: 1px solid var(--line);
-  border-radius: 6px; } figcaption { color: var(--soft); font-size: .9rem; max-width: 52rem; }
+figure { margin: 1.4rem 0; } figure img { max-width: 100%; height: auto; background: #fff;
+  border: 1px solid var(--line); border-radius: 6px; } figcaption { color: var(--soft); font-size: .9rem; max-width: 52rem; }
 """.strip()
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def _html(records: list[Record], out: Path) -> str:
     lines = [finding for record in records for finding in record.findings]
-    counts = {told: sum(verdict(line.agrees) == told for line in lines) for told in ("agrees", "differs", "no figure")}
+    agree, differ = (sum(line.agrees is answer for line in lines) for answer in (True, False))
     summary = (
-        f"{len(records)} experiments, {len(lines)} figures: {counts['agrees']} agree with the papers, {counts['differs']} "
-        f"differ (each says why), {counts['no figure']} have no counterpart there. Outfold {__version__}."
+        f"{len(records)} experiments, {len(lines)} figures: {agree} agree with the papers, {differ} differ (each says "
+        f"why), {len(lines) - agree - differ} have no counterpart there. Outfold {__version__}."
     )
     toc = "".join(f'<li><a href="#{_text(r.name)}">{_text(r.title)}</a></li>' for r in records)
     return (
