@@ -141,7 +141,8 @@ th { color: var(--soft); font-weight: 600; } td.figure { font-variant-numeric: t
 .agrees { color: var(--good); font-weight: 600; white-space: nowrap; }
 .differs { color: var(--bad); font-weight: 600; white-space: nowrap; } .no { color: var(--soft); white-space: nowrap; }
 figure { margin: 1.4rem 0; } figure img { max-width: 100%; height: auto; background: #fff;
-  border: 1px solid var(--line); border-radius: 6px; } figcaption { color: var(--soft); font-size: .9rem; max-width: 52rem; }
+  border: 1px solid var(--line); border-radius: 6px; }
+figcaption { color: var(--soft); font-size: .9rem; max-width: 52rem; }
 """.strip()
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
