@@ -1,0 +1,243 @@
+"""What the three data sets of Dorado's thesis share: spectra, the half extended from the other half, the error curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import NearestNeighbors
+from sklearn.neural_network import MLPRegressor
+
+from ... import DiffusionMaps, plotting, quality
+from ...bandwidths import Percentile
+from ...extensions import GeometricHarmonics, KernelRidge, LaplacianPyramid
+from ...selection import smallest_time, spectral_dimension
+from .record import Effort, Finding, Picture, Table, claimed, measured
+
+Array = NDArray[Any]
+
+SOURCE = "Sara Dorado Alfaro, Low-Rank Approximation and Diffusion Maps, master's thesis, Universidad Autónoma de Madrid, 2018"
+SHARES = tuple(np.arange(1, 10) / 10)  # of the training rows, taken as landmarks
+REPEATS = 10
+SPECTRUM = 30  # eigenvalues looked at
+TIMES = (1, 4, 16, 40, 100)
+WAYS = {  # of extending
+    "Nystrom": "nystrom",
+    "geometric harmonics": GeometricHarmonics(),
+    "kernel ridge": KernelRidge(),
+    "Laplacian pyramid": LaplacianPyramid(),
+    "network (two hidden layers of 100)": MLPRegressor((100, 100), solver="lbfgs", max_iter=500, random_state=0),
+}
+
+
+@dataclass(frozen=True)
+class Study:
+    """A data set with the settings the thesis arrives at."""
+
+    X: Array
+    colors: Array
+    percentile: float
+    t: float
+    dimension: int
+    test_rows: int
+    labels: Array | None = None  # classes whose shares every part keeps
+
+    @property
+    def epsilon(self) -> float:
+        return float(self.maps(1).fit(self.X).epsilon_)
+
+    def maps(self, components: int, *, percentile: float | None = None, **changed: Any) -> DiffusionMaps:
+        """The thesis's diffusion maps: all pairs, alpha = 1, sigma a percentile of the distances."""
+        rule = Percentile(self.percentile if percentile is None else percentile)
+        settings: dict[str, Any] = {"epsilon": rule, "t": self.t, "alpha": 1.0, "n_neighbors": None, **changed}
+        return DiffusionMaps(components, **settings)
+
+    def split(self, test_rows: int, seed: int) -> tuple[Array, Array]:
+        """Row numbers to fit and to extend to."""
+        index = np.arange(len(self.X))
+        train, test = train_test_split(index, test_size=test_rows, stratify=self.labels, random_state=seed)
+        return train, test
+
+
+# -- spectra -------------------------------------------------------------------------------
+
+
+def spectra(study: Study, percentiles: Sequence[float]) -> tuple[Table, Picture]:
+    """s(0.1, t) for several percentiles and times, and how the eigenvalues fall."""
+    figure, (left, right) = plotting.panels(1, 1)
+    rows = []
+    for percentile in percentiles:
+        maps = study.maps(SPECTRUM, percentile=percentile, t=1).fit(study.X)
+        kept = [spectral_dimension(maps.eigenvalues_, t=t) for t in TIMES]
+        rows.append(
+            [percentile, np.sqrt(maps.epsilon_), *(f"> {SPECTRUM - 1}" if k is None else float(k) for k in kept)]
+        )
+        left.plot(np.arange(1, SPECTRUM + 1), maps.eigenvalues_, marker="o", markersize=3, label=f"{percentile:g}")
+        if percentile == study.percentile:
+            decay = maps.eigenvalues_ / maps.eigenvalues_[0]
+    for t in TIMES:
+        right.plot(np.arange(1, SPECTRUM + 1), decay**t, marker="o", markersize=3, label=f"{t:g}")
+    right.axhline(0.1, color="#222222", linestyle="--", linewidth=1)
+    left.set(xlabel="number", ylabel="eigenvalue", title="t = 1, by percentile of the distances", ylim=(0, 1.03))
+    right.set(xlabel="number", ylabel="share of the first", title=f"percentile {study.percentile:g}, by t")
+    for axes, title in ((left, "percentile"), (right, "t")):
+        axes.legend(title=title, frameon=False)
+    table = Table(
+        "Dimension s(0.1, t) by percentile of the distances",
+        ["percentile", "sigma", *(f"t = {t:g}" for t in TIMES)],
+        rows,
+    )
+    caption = (
+        "Eigenvalues without the trivial 1: left for several percentiles, right at the thesis's percentile for several "
+        "times; the dashed line is delta = 0.1."
+    )
+    return table, Picture("spectra", figure, caption)
+
+
+def chosen_dimension(study: Study, paper: int | str, *, why: str = "") -> list[Finding]:
+    """s(0.1, t) at the thesis's t, and the first t that gives as few."""
+    eigenvalues = study.maps(SPECTRUM, t=1).fit(study.X).eigenvalues_
+    found = spectral_dimension(eigenvalues, t=study.t)
+    ours = f"> {SPECTRUM - 1}" if found is None else float(found)
+    first = smallest_time(eigenvalues, study.dimension)
+    return [
+        claimed(f"dimension s(0.1, {study.t:g})", ours, str(paper), str(paper) in (f"{found}", str(ours)), why),
+        measured(f"first t with s(0.1, t) <= {study.dimension}", float(first) if first is not None else "none"),
+    ]
+
+
+# -- the extension -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Extended:
+    """Rows extended from others, beside their places in a fit of all."""
+
+    model: DiffusionMaps
+    train: Array
+    test: Array
+    reconstruction: float  # |C - B A^-1 B'|_F
+    aligned: float  # root mean square of the aligned difference, in units of the spread
+
+
+def extend(study: Study, train: Array, test: Array, **changed: Any) -> Extended:
+    """Fit ``train``, extend to ``test``, and measure both of the thesis's errors.
+
+    The bandwidth stays that of the whole data set; degrees are those of landmarks and test rows together, as in the
+    thesis's ``redo the computation of A, B and C``.
+    """
+    epsilon = changed.pop("epsilon", None) or study.epsilon
+    model = study.maps(study.dimension, epsilon=epsilon, **changed).fit(study.X[train])
+    both = np.append(train, test)
+    target = study.maps(study.dimension, epsilon=epsilon, **changed).fit(study.X[both]).embedding_
+    moving = model.transform(study.X[both], on_far="keep")
+    seen = np.arange(len(train))
+    mse = quality.aligned_mse(moving, target, fit_rows=seen)
+    spread = ((target[len(train) :] - target[len(train) :].mean(axis=0)) ** 2).sum(axis=1).mean()
+    error = quality.reconstruction_error(model, study.X[test], degrees="joint")
+    return Extended(model, train, test, float(error), float(np.sqrt(mse / spread)))
+
+
+def error_curve(study: Study, effort: Effort) -> tuple[Table, Picture, Array, Array]:
+    """Both errors against the share of training rows taken as landmarks: means over the repeats."""
+    repeats, epsilon = effort.times(REPEATS), study.epsilon
+    found = np.empty((repeats, len(SHARES), 2))
+    runs = [(repeat, place) for repeat in range(repeats) for place in range(len(SHARES))]
+    for repeat, place in effort.walk(runs, "error curve"):
+        pool, test = study.split(study.test_rows, effort.seed + repeat)
+        order = effort.random(1, repeat).permutation(pool)  # shares are nested, so that curves are smooth
+        run = extend(study, order[: round(SHARES[place] * len(pool))], test, epsilon=epsilon)
+        found[repeat, place] = run.reconstruction, run.aligned
+    mean, spread = found.mean(axis=0), found.std(axis=0)
+    sizes = [round(share * (len(study.X) - study.test_rows)) for share in SHARES]
+    rows = [[size, *both, *wide] for size, both, wide in zip(sizes, mean, spread)]
+    table = Table(
+        f"Errors on {study.test_rows} test rows against the number of landmarks, mean and deviation of {repeats} draws",
+        ["landmarks", "reconstruction", "aligned", "deviation", "deviation, aligned"],
+        rows,
+    )
+    return table, _curve_picture(sizes, mean, spread), mean[:, 0], mean[:, 1]
+
+
+def _curve_picture(sizes: list[int], mean: Array, spread: Array) -> Picture:
+    figure, both = plotting.panels(1, 1)
+    titles = ("|C - B A⁻¹ B'|, Frobenius norm", "aligned error / spread")
+    for axes, column, title in zip(both, range(2), titles):
+        axes.errorbar(
+            sizes, mean[:, column], yerr=spread[:, column], marker="o", markersize=4, capsize=3, color="#4477aa"
+        )
+        axes.set(xlabel="landmarks", title=title, yscale="log")
+        axes.grid(alpha=0.25)
+    caption = (
+        "Left: the thesis's error, how well the kernel between test rows is reconstructed from landmarks. Right: what "
+        "it was after, how far test rows land from where a fit with them would put them. Bars are deviations over draws."
+    )
+    return Picture("error-curve", figure, caption)
+
+
+def falls(what: str, curve: Array, claim: str) -> Finding:
+    """A curve that should fall as there are more landmarks."""
+    ours = f"{curve[0]:.3g} to {curve[-1]:.3g}"
+    rises = int((np.diff(curve) > 0).sum())
+    why = "" if rises == 0 else f"It rises at {rises} of {len(curve) - 1} steps."
+    return claimed(what, ours, claim, bool(curve[-1] < curve[0] and rises <= 1), why)
+
+
+# -- other extensions, by the thesis's own measure -----------------------------------------
+
+
+def other_extensions(study: Study, train: Array, test: Array, ways: dict[str, Any]) -> Table:
+    """The reconstruction error at the rank of the embedding, for extensions other than Nystrom's.
+
+    The thesis leaves this open: phi(x) = sqrt(d(x) / sum d) lambda^-t Psi(x) turns any extension of the embedding into
+    one of the eigenvectors, and so into a low-rank kernel.
+    """
+    rows = []
+    for name, way in ways.items():
+        run = extend(study, train, test, extension=way)
+        error = quality.reconstruction_error(run.model, study.X[test], rank=study.dimension)
+        rows.append([name, float(error), 100 * run.aligned])
+    title = f"{study.dimension} coordinates by other extensions ({len(train)} landmarks, {len(test)} test rows)"
+    return Table(
+        title, ["extension", f"reconstruction at rank {study.dimension}", "aligned error, % of the spread"], rows
+    )
+
+
+# -- pictures of a labelled table ----------------------------------------------------------
+
+
+def embedding_picture(study: Study, title: str) -> Picture:
+    """The embedding of all rows, in space and by pairs of coordinates."""
+    maps = study.maps(study.dimension).fit(study.X)
+    figure, grid = plotting.grid(1, 2, three_d=(0,))
+    plotting.embedding(maps.embedding_[:, :3], colors=study.colors, axes=grid[0], title=title)
+    plotting.embedding(maps.embedding_, colors=study.colors, axes=grid[1])
+    return Picture("embedding", figure, "The first three coordinates, and the first two, coloured by class.")
+
+
+def halves_picture(study: Study, half: Extended) -> Picture:
+    """Landmarks on the left, rows extended to on the right."""
+    figure, (left, right) = plotting.panels(1, 1)
+    for axes, rows, title in ((left, half.train, "landmarks"), (right, half.test, "rows extended to")):
+        places = half.model.transform(study.X[rows], on_far="keep")
+        plotting.embedding(places, colors=study.colors[rows], axes=axes, title=f"{len(rows)} {title}")
+    right.set(xlim=left.get_xlim(), ylim=left.get_ylim())
+    return Picture("halves", figure, "Half of the rows as landmarks, and the other half extended to.")
+
+
+def class_agreement(study: Study, half: Extended) -> tuple[float, float]:
+    """The share of rows whose nearest landmark in the embedding is of their class: of landmarks, of rows extended to.
+
+    A landmark is not its own neighbour.
+    """
+    seen = half.model.transform(study.X[half.train], on_far="keep")
+    new = half.model.transform(study.X[half.test], on_far="keep")
+    search = NearestNeighbors(n_neighbors=1).fit(seen)
+    own = search.kneighbors(return_distance=False)[:, 0]
+    other = search.kneighbors(new, return_distance=False)[:, 0]
+    known = study.colors[half.train]
+    return float((known[own] == known).mean()), float((known[other] == study.colors[half.test]).mean())
