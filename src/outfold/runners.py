@@ -135,7 +135,7 @@ class Threads:
                 yield
 
     def bar(self, title: str, rows: int, *, unit: str = "row") -> Any:
-        """A bar over rows, with rate and time left."""
+        """A bar over rows or other units, with rate and time left."""
         from tqdm import tqdm
 
-        return tqdm(total=rows, desc=title, unit=unit, unit_scale=True, delay=2, disable=not self.verbose)
+        return tqdm(total=rows, desc=title, unit=unit, unit_scale=unit == "row", delay=2, disable=not self.verbose)

@@ -115,28 +115,24 @@ def reproduce(names: tuple[str, ...], out: Path, seed: int, repeats: int | None,
 
     if not names:
         for name in papers.NAMES:
-            click.echo(f"{name:<12} {papers.experiment(name).title}")
+            click.echo(f"{name:<15} {papers.experiment(name).title}")
         return
     if unknown := [name for name in names if name not in (*papers.NAMES, "all")]:
         raise click.UsageError(f"There is no experiment {unknown[0]!r}. There are: {', '.join(papers.NAMES)}; or all.")
     wanted = papers.NAMES if "all" in names else tuple(name for name in papers.NAMES if name in names)
-    skipped = []
+    left_out = []
     for name in wanted:
         try:
             record = page.run(papers.experiment(name), Effort(seed, repeats, verbose=not quiet), out)
         except NotAtHand as error:
-            skipped.append(f"{name} was left out: {error}")
+            left_out.append(f"{name} was left out: {error}")
             continue
+        page.assemble(out)  # after each: whatever stops the next one, what is done can be looked at
         if not quiet:
-            words = [page.verdict(line.agrees) for line in record.findings]
-            click.echo(
-                f"{name:<12} {record.seconds:4.0f} s  {words.count('agrees')} agree, {words.count('differs')} differ, "
-                f"{words.count('no figure')} without a counterpart"
-            )
-    if len(skipped) == len(wanted):
-        raise click.ClickException("\n".join(skipped))
-    page.assemble(out)
-    for text in skipped:
+            click.echo(f"{name:<15} {page.summary(record)}")
+    if len(left_out) == len(wanted):
+        raise click.ClickException("\n".join(left_out))
+    for text in left_out:
         click.echo(text, err=True)
     if not quiet:
-        click.echo(f"{'page':<12} {out / 'index.html'}")
+        click.echo(f"{'page':<15} {out / 'index.html'}")

@@ -58,7 +58,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     "diffusion maps": lambda: DiffusionMaps(2, inverse="barycentric"),
     "diffusion maps, 10 coordinates": lambda: DiffusionMaps(10, inverse="barycentric"),
     "Isomap": lambda: Isomap(2, landmarks=500, inverse="barycentric"),
-    "kernel PCA": lambda: KernelPCA(2, kernel="rbf", landmarks=1000, inverse="barycentric"),
+    "kernel PCA": lambda: KernelPCA(2, kernel="rbf", landmarks=500, inverse="barycentric"),
 }
 
 
@@ -148,10 +148,10 @@ def _picture(name: str, data: Factors) -> Picture:
 EXPERIMENT = Experiment(
     "networks",
     "The tables of GRAE, with spectral methods",
-    "Kevin Moon, Out of Sample Extension, slides of STAT 6655, Utah State University; figures of Duque et al., Geometry "
-    "Regularized Autoencoders, IEEE TPAMI 2022, doi 10.1109/TPAMI.2022.3222104",
+    "Kevin Moon, Out of Sample Extension, slides of STAT 6655, Utah State University; figures of Duque et al., "
+    "Geometry Regularized Autoencoders, IEEE TPAMI 2022, doi 10.1109/TPAMI.2022.3222104",
     "Three digits at 360 rotations (1080 x 784), and two helices on a torus (8000 x 3); 85 % of the rows fitted, 15 % "
-    "embedded and taken back; MSE of the reconstruction, R² of a linear regression for the angle (polar angle about the "
-    "mean where that fits better; per class, averaged), accuracy of a logistic regression for the class; 10 runs.",
+    "embedded and taken back; MSE of the reconstruction, R² of a linear regression for the angle (polar angle about "
+    "the mean where that fits better; per class, averaged), accuracy of a logistic regression for the class; 10 runs.",
     run,
 )

@@ -93,6 +93,15 @@ def told(value: Value | None) -> str:
     return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.3g}"
 
 
+def summary(record: Record) -> str:
+    """A run in a line."""
+    words = [verdict(line.agrees) for line in record.findings]
+    return (
+        f"{record.seconds:4.0f} s  {words.count('agrees')} agree, {words.count('differs')} differ, "
+        f"{words.count('no figure')} without a counterpart"
+    )
+
+
 def verdict(agrees: bool | None) -> str:
     return {True: "agrees", False: "differs", None: "no figure"}[agrees]
 
@@ -150,7 +159,7 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 def _html(records: list[Record], out: Path) -> str:
     lines = [finding for record in records for finding in record.findings]
     agree, differ = (sum(line.agrees is answer for line in lines) for answer in (True, False))
-    summary = (
+    count = (
         f"{len(records)} experiments, {len(lines)} figures: {agree} agree with the papers, {differ} differ (each says "
         f"why), {len(lines) - agree - differ} have no counterpart there. Outfold {__version__}."
     )
@@ -160,7 +169,7 @@ def _html(records: list[Record], out: Path) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>Outfold: the papers' experiments</title><style>{_STYLE}</style></head><body><main>"
-        f"<h1>The papers’ experiments, run again</h1><p>{_text(summary)}</p><nav><ul>{toc}</ul></nav>"
+        f"<h1>The papers’ experiments, run again</h1><p>{_text(count)}</p><nav><ul>{toc}</ul></nav>"
         + "".join(_section(record, out) for record in records)
         + "</main></body></html>\n"
     )

@@ -173,8 +173,8 @@ def _curve_picture(sizes: list[int], mean: Array, spread: Array) -> Picture:
         axes.set(xlabel="landmarks", title=title, yscale="log")
         axes.grid(alpha=0.25)
     caption = (
-        "Left: the thesis's error, how well the kernel between test rows is reconstructed from landmarks. Right: how far "
-        "test rows land from where a fit with them would put them. Bars are deviations over draws."
+        "Left: the thesis's error, how well the kernel between test rows is reconstructed from landmarks. Right: how "
+        "far test rows land from where a fit with them would put them. Bars are deviations over draws."
     )
     return Picture("error-curve", figure, caption)
 
