@@ -296,7 +296,9 @@ class Faces:
         train, test = rows[:TRAINED], rows[TRAINED:]
         model = Isomap(2, n_neighbors=FACE_NEIGHBORS).fit(X[train])
         seen, new = model.embedding_, model.transform(X[test])
-        explained = [_explained(seen, pose[train, 1:], some, pose[which, 1:]) for some, which in ((seen, train), (new, test))]
+        explained = [
+            _explained(seen, pose[train, 1:], some, pose[which, 1:]) for some, which in ((seen, train), (new, test))
+        ]
         target = Isomap(2, n_neighbors=FACE_NEIGHBORS).fit(X[rows]).embedding_
         onto = Alignment.of(seen, target[:TRAINED])
         off = _relative(onto(seen), target[:TRAINED]), _relative(onto(new), target[TRAINED:])
@@ -320,7 +322,9 @@ class Faces:
                 "the second coordinate bends with pan: a line does not follow it all the way",
             ),
             claimed("pan, projected faces, by the same regression", new_pan, "generalizes well", new_pan > pan - 0.1),
-            claimed("tilt, projected faces, by the same regression", new_tilt, "generalizes well", new_tilt > tilt - 0.1),
+            claimed(
+                "tilt, projected faces, by the same regression", new_tilt, "generalizes well", new_tilt > tilt - 0.1
+            ),
             claimed(
                 "distance of projected faces from a fit of all 113, over that of the training faces",
                 self.off[1] / self.off[0],
@@ -333,7 +337,8 @@ class Faces:
     def picture(self, images: Array) -> Picture:
         figure, grid = plotting.grid(1, 1, size=(9.0, 6.0))
         axes = grid[0][0]
-        axes.scatter(*self.seen.T); axes.scatter(*self.new.T)
+        axes.scatter(*self.seen.T)
+        axes.scatter(*self.new.T)
         axes.set(xlabel="coordinate 1", ylabel="coordinate 2")
         return Picture(
             "figure-3",

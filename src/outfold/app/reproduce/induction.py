@@ -78,7 +78,9 @@ def measure(effort: Effort, tables: dict[str, Array], *, left_out: int = LEFT_OU
     """delta for each data set and method."""
     found: Found = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OutfoldWarning)  # a row left out may be far from the others: it counts all the same
+        warnings.simplefilter(
+            "ignore", OutfoldWarning
+        )  # a row left out may be far from the others: it counts all the same
         for name, method in effort.walk(list(itertools.product(tables, METHODS)), "induction"):
             estimator, X = prepared(method, tables[name], gaussian(name, tables[name]))
             found[name, method] = induction_versus_perturbation(
@@ -173,7 +175,9 @@ def picture(found: Found) -> Picture:
         axes, one = grid[row][column], found[name, method]
         share = 100 * one.exchanged
         axes.axhline(0, color="#8a929c", linewidth=0.8)
-        axes.errorbar(share, one.delta, [one.delta - one.low, one.high - one.delta], color="#4477aa", marker="o", ms=4, capsize=3)
+        axes.errorbar(
+            share, one.delta, [one.delta - one.low, one.high - one.delta], color="#4477aa", marker="o", ms=4, capsize=3
+        )
         axes.set_xscale("log")
         axes.set_xticks(share, [f"{value:g}" for value in share])
         axes.minorticks_off()

@@ -171,7 +171,8 @@ def _findings(found: Found, misprints: Misprints, gap: float) -> list[Finding]:
     grows = int((joint[:, -1] > joint[:, 0]).sum())
     steadily = int((np.diff(joint, axis=1) > 0).all(axis=1).sum())
     sharper = sum(
-        found.median(name, share, "Laplace-Beltrami", "training") < found.median(name, share, "graph Laplacian", "training")
+        found.median(name, share, "Laplace-Beltrami", "training")
+        < found.median(name, share, "graph Laplacian", "training")
         for name in SETS
         for share in SHARES
     )
