@@ -12,7 +12,7 @@ import outfold
 PACKAGE = pathlib.Path(outfold.__file__).parent
 
 OWNERS = {  # heavy dependency -> the modules that may import it
-    "matplotlib": {"plotting.py"},
+    "matplotlib": {"_canvas.py", "plotting.py"},  # the second for the names of types
     "numba": {"_compiled.py"},
     "faiss": {"neighbors.py"},
     "click": {"app/command.py"},

@@ -1,31 +1,76 @@
-"""Pictures of embeddings and spectra; the only module that uses matplotlib.
+"""Pictures of embeddings, spectra, bandwidths and trust (matplotlib: ``pip install "outfold[plot]"``).
 
-Every function draws on the axes it is given, or on a figure of its own that no global state knows of,
-and returns the axes: save with ``axes.figure.savefig("picture.png")``.
+Every function takes a fitted estimator (those that need no more than coordinates or eigenvalues take these too),
+draws on the axes it is given, or on a figure of its own that no global state knows of, and returns the axes: save with
+``axes.figure.savefig("picture.png")``. Of more than 50,000 points that many are drawn, and the picture says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
 
+from . import _resolve
+from ._canvas import (
+    ALERT,
+    FAINT,
+    INK,
+    NEW,
+    OUTSIDE,
+    PLAIN,
+    SEEN,
+    Cloud,
+    Scale,
+    clouds_of,
+    coordinates_of,
+    frame,
+    grid,
+    hang,
+    panels,
+    part,
+    pictures_of,
+    places_of,
+    ready,
+    sample,
+    shades_of,
+    spread_out,
+)
+from .bandwidths import KernelSum, Percentile
+from .distances import Metric
+from .exceptions import OutfoldWarning
+from .graphs import DenseSurvey
+from .runners import Threads
 from .selection import spectral_dimension
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+__all__ = [
+    "decay",
+    "embedding",
+    "grid",
+    "kernel_sum",
+    "overlay",
+    "pairs",
+    "panels",
+    "spectrum",
+    "thumbnails",
+    "trust_map",
+]
 
 Array = NDArray[Any]
 
-_INK = "#222222"
-_PLAIN = "#4477aa"
-_FAINT = "#b8bec6"
-_MOST_GROUPS = 20  # numbers with more distinct values than this are a scale, not groups
+_MOST_PAIRED = 2000  # rows whose distances are summed
+
+
+# -- embeddings ----------------------------------------------------------------------------
 
 
 def embedding(
@@ -34,170 +79,446 @@ def embedding(
     colors: Any = None,
     new: Any = None,
     new_colors: Any = None,
+    coordinates: Sequence[int] | None = None,
     axes: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Scatter the first two coordinates; new points are larger and outlined.
+    """Scatter two coordinates, or three in space; new points are larger and outlined.
 
     Parameters
     ----------
-    points : array of shape (n, at least 2)
+    points : fitted estimator, or array of shape (n, at least 2)
     colors : array of shape (n,), optional
         Groups (a legend names them) or, with more than 20 distinct numbers, a scale (a bar explains it).
-    new, new_colors : the same for points the fit has not seen, optional
+    new, new_colors : array of coordinates, and colours, of points the fit has not seen, optional
+    coordinates : two or three column numbers, optional
+        The first two, or three on axes that are a view in 3-D.
     axes : matplotlib axes, optional
     title : str, optional
     """
-    clouds = [_Cloud.of(points, colors, "points", "colors", _SEEN)]
-    if new is not None:
-        clouds.append(_Cloud.of(new, new_colors, "new", "new_colors", _NEW))
-    axes = panels(1)[1][0] if axes is None else axes
-    given = [cloud.value for cloud in clouds if cloud.value is not None]
-    values = np.concatenate(given) if given else None
-    if values is not None and _are_groups(values):
-        _draw_groups(axes, clouds, np.unique(values))
-    else:
-        _draw_scale(axes, clouds, values)
-    axes.set(xlabel="coordinate 1", ylabel="coordinate 2", title=title)
-    axes.set_aspect("equal", adjustable="datalim")  # distances mean something
+    coordinates = coordinates_of(coordinates, axes)
+    clouds = clouds_of(points, colors, new, new_colors, coordinates)
+    scale = Scale.of(clouds)
+    axes = scale.draw(ready(axes, coordinates), coordinates)
+    scale.explain(axes)
+    axes.set(title=title)
     return axes
 
 
-def spectrum(eigenvalues: Any, *, axes: Axes | None = None, delta: float = 0.1) -> Axes:
-    """Bars of |lambda|, largest first, with those above delta |lambda_1| set off from the rest.
+def pairs(
+    points: Any,
+    *,
+    colors: Any = None,
+    new: Any = None,
+    new_colors: Any = None,
+    coordinates: Sequence[int] | None = None,
+    against: int | None = None,
+    axes: Any = None,
+    title: str | None = None,
+) -> Array:
+    """Scatter every pair of coordinates, or one against each of the others; returns an array of axes.
 
-    The eigenvalues are of a Markov kernel, without the trivial 1; of a random-walk Laplacian, pass 1 - mu.
+    Parameters
+    ----------
+    points, colors, new, new_colors : as in ``embedding``
+    coordinates : column numbers, optional
+        The first five at most.
+    against : int, optional
+        The column that each of the others is drawn against, in one row. None draws all pairs, as a triangle.
+    axes : array of matplotlib axes, optional
+        Of shape (d - 1, d - 1) for d coordinates, or (1, d - 1) with ``against``.
+    title : str, optional
     """
-    sizes = np.sort(np.abs(np.asarray(eigenvalues, dtype=float)))[::-1]
-    above = spectral_dimension(sizes, delta=delta)
-    above = len(sizes) if above is None else above
-    axes = panels(1)[1][0] if axes is None else axes
-    shades = np.where(np.arange(len(sizes)) < above, _PLAIN, _FAINT)
-    axes.bar(np.arange(1, len(sizes) + 1), sizes, color=shades, width=0.75)
-    axes.axhline(delta * sizes[0], color=_INK, linestyle="--", linewidth=1, label=f"{delta:g} of the largest")
-    axes.xaxis.set_major_locator(_part("ticker").MaxNLocator(integer=True))
-    axes.set(xlabel="number", ylabel="|eigenvalue|", title=f"Spectrum: {above} of {len(sizes)} above the line")
-    axes.set_xlim(0.25, len(sizes) + 0.75)
+    if coordinates is None:
+        coordinates = range(min(5, max(2, places_of(points, "points").shape[1])))
+    if len(coordinates) < 2:
+        raise ValueError(f"Pairs need at least 2 coordinates; coordinates={list(coordinates)}.")
+    if against is None:
+        shape = (len(coordinates) - 1, len(coordinates) - 1)
+        places = [(i, j, coordinates[j], coordinates[i + 1]) for i in range(shape[0]) for j in range(i + 1)]
+    else:
+        others = [c for c in coordinates if c != against]
+        shape, places = (1, len(others)), [(0, j, against, other) for j, other in enumerate(others)]
+        coordinates = [against, *others]
+    scale = Scale.of(clouds_of(points, colors, new, new_colors, coordinates))
+    axes = grid(*shape, size=(2.9, 2.6))[1] if axes is None else np.asarray(axes)
+    if axes.shape != shape:
+        raise ValueError(f"axes has shape {axes.shape}, but these pairs need {shape}.")
+    for i, j, across, up in places:
+        scale.draw(axes[i, j], (across, up))
+    for empty in set(np.ndindex(shape)) - {(i, j) for i, j, *_ in places}:
+        axes[empty].set_axis_off()
+    scale.explain(axes[0, -1] if against is not None else axes[0, 0])
+    if title:
+        axes[0, 0].figure.suptitle(title)
+    return axes
+
+
+def overlay(
+    estimator: Any, new: Any, *, coordinates: Sequence[int] | None = None, axes: Axes | None = None, title: Any = None
+) -> Axes:
+    """New points where ``transform`` puts them, over the training points; those outside the data are crosses.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    new : rows as ``estimator.transform`` takes them
+    coordinates, axes, title : as in ``embedding``
+    """
+    coordinates = coordinates_of(coordinates, axes)
+    seen = Cloud.of(estimator, None, coordinates, "estimator", "", SEEN)
+    places, trust = _embedded(estimator, new)
+    flag = np.zeros(len(places), bool) if trust is None else trust.flag
+    axes = ready(axes, coordinates)
+    seen.scatter(axes, coordinates, c=PLAIN, label=f"{seen.rows} training points")
+    looks = [(~flag, "new points", {**NEW, "c": ALERT}), (flag, "outside the data", OUTSIDE)]
+    for rows, name, look in looks:
+        if rows.any():
+            cloud = Cloud.of(places[rows], None, coordinates, "new", "", look)
+            cloud.scatter(axes, coordinates, label=f"{rows.sum()} {name}")
+    frame(axes, coordinates)
+    axes.legend(loc="best", fontsize="small")
+    axes.set(title=title)
+    return axes
+
+
+def trust_map(
+    estimator: Any,
+    new: Any = None,
+    *,
+    plane: bool = False,
+    coverage: float = 0.9,
+    axes: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
+    """How far to believe positions: the radius of the band once calibrated, else support; what is outside is set off.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    new : rows as ``estimator.transform`` takes them, optional
+        Drawn in the embedding, each in the colour of its trust, with a cross if it is outside the data.
+    plane : bool
+        Colour the plane of the data instead, blank where it is outside, under the landmarks and the new rows. Of data
+        with two features; so drawn too without ``new``.
+    coverage : float
+        Of the band.
+    axes, title : as in ``embedding``
+    """
+    check_is_fitted(estimator)
+    if new is None or plane:
+        return _trust_of_plane(estimator, new, coverage, axes, title)
+    seen = Cloud.of(estimator, None, (0, 1), "estimator", "", SEEN)
+    places, found = _embedded(estimator, new, coverage)
+    if found is None:
+        raise ValueError(f"{type(estimator).__name__} does not say how far to trust it: it has no trust(X).")
+    Cloud.of(places, None, (0, 1), "new", "", {})  # refuses what cannot be drawn
+    axes = ready(axes, (0, 1))
+    seen.scatter(axes, (0, 1), c=FAINT)
+    _draw_trust(axes, places[:, :2], found, coverage)
+    frame(axes, (0, 1))
+    axes.set(title=title)
+    return axes
+
+
+def thumbnails(
+    estimator: Any,
+    images: Any,
+    *,
+    new: Any = None,
+    new_images: Any = None,
+    size: float = 0.075,
+    axes: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
+    """Small pictures at their places in the embedding, as many as have room; new ones have a red frame.
+
+    Those far from the ones already chosen come first, until the next would cover another.
+
+    Parameters
+    ----------
+    estimator : fitted estimator, or array of shape (n, at least 2)
+    images : array of shape (n, height, width), or with 3 or 4 colours last
+    new : rows as ``estimator.transform`` takes them (for an array of places: their places), optional
+    new_images : as ``images``, of the new rows
+    size : float
+        Of the longer side of a picture, relative to the axes' shorter one.
+    axes, title : as in ``embedding``
+    """
+    seen = Cloud.of(estimator, None, (0, 1), "estimator", "", SEEN)
+    clouds, pictures = [seen], [pictures_of(images, seen.rows, "images")]
+    if (new is None) != (new_images is None):
+        raise ValueError("new and new_images belong together: rows to embed, and a picture of each.")
+    if new is not None:
+        places = _embedded(estimator, new)[0] if hasattr(estimator, "transform") else new
+        clouds.append(Cloud.of(places, None, (0, 1), "new", "", NEW))
+        pictures.append(pictures_of(new_images, clouds[1].rows, "new_images"))
+    axes = ready(axes, (0, 1))
+    for cloud, shade in zip(clouds, (FAINT, ALERT)):
+        cloud.scatter(axes, (0, 1), c=shade)
+    frame(axes, (0, 1))
+    axes.margins(0.08)
+    figure: Any = axes.figure
+    figure.draw_without_rendering()  # so that places on the page are known
+    side = size * min(axes.bbox.width, axes.bbox.height)
+    taken = np.empty((0, 2))
+    for cloud, stack, shade in reversed(list(zip(clouds, pictures, (INK, ALERT)))):  # new ones choose first
+        places = axes.transData.transform(cloud.place[:, :2])
+        room = 1.25 if cloud is seen else 2.0  # leaves places for others
+        for row in spread_out(places, taken, room * side):
+            taken = np.vstack([taken, places[row]])
+            hang(axes, stack[row], cloud.place[row, :2], side, shade, (stack.min(), stack.max()))
+    if new is not None:
+        line = part("lines").Line2D
+        frames = {"training": INK, "new": ALERT}
+        keys = [line([], [], linestyle="", marker="s", color=shade, label=name) for name, shade in frames.items()]
+        axes.figure.legend(handles=keys, loc="outside lower center", ncols=2, frameon=False)
+    axes.set(title=title)
+    return axes
+
+
+# -- spectra and bandwidths ----------------------------------------------------------------
+
+
+def spectrum(
+    eigenvalues: Any, *, t: float | Sequence[float] = 1.0, delta: float = 0.1, axes: Axes | None = None
+) -> Axes:
+    """|lambda|^t, largest first, and what of it lies above delta |lambda_1|^t.
+
+    Parameters
+    ----------
+    eigenvalues : fitted estimator, or array
+        Of a Markov kernel, without the trivial 1; of a random-walk Laplacian, 1 - mu (an estimator's are turned into
+        these).
+    t : float or several
+        Diffusion times. One is drawn as bars; of several each is a line of |lambda / lambda_1|^t.
+    delta : float
+    axes : matplotlib axes, optional
+    """
+    sizes = np.sort(np.abs(_eigenvalues(eigenvalues)))[::-1]
+    times = np.atleast_1d(np.asarray(t, dtype=float))
+    kept = [spectral_dimension(sizes, t=time, delta=delta) for time in times]
+    axes = ready(axes, (0, 1))
+    number = np.arange(1, len(sizes) + 1)
+    if len(times) == 1:
+        above = len(sizes) if kept[0] is None else kept[0]
+        heights = sizes ** times[0]
+        axes.bar(number, heights, color=np.where(number <= above, PLAIN, FAINT), width=0.75)
+        axes.axhline(delta * heights[0], color=INK, linestyle="--", linewidth=1, label=f"{delta:g} of the largest")
+        power = "" if times[0] == 1 else f"^{times[0]:g}"
+        axes.set(ylabel=f"|eigenvalue|{power}", title=f"Spectrum: {above} of {len(sizes)} above the line")
+    else:
+        for time, count, shade in zip(times, kept, shades_of(len(times))):
+            told = f"all {len(sizes)}" if count is None else count
+            look: dict[str, Any] = {"color": shade, "marker": "o", "markersize": 4, "linewidth": 1.4}
+            axes.plot(number, (sizes / sizes[0]) ** time, label=f"t = {time:g}: {told} above", **look)
+        axes.axhline(delta, color=INK, linestyle="--", linewidth=1, label=f"delta = {delta:g}")
+        axes.set(ylabel="|eigenvalue / largest|^t", title="Spectrum at several diffusion times")
+    axes.xaxis.set_major_locator(part("ticker").MaxNLocator(integer=True))
+    axes.set(xlabel="number", xlim=(0.25, len(sizes) + 0.75))
     axes.legend(loc="upper right", frameon=False)
     return axes
 
 
-def panels(*widths: float, space: Collection[int] = ()) -> tuple[Figure, Sequence[Axes]]:
-    """A figure with one row of axes, as wide as ``widths`` say; those numbered in ``space`` are views in 3-D."""
-    count = len(widths)
-    figure, axes = grid(1, count, widths=widths, space=space, size=(6.4 * sum(widths) / max(count, 1), 4.8))
-    return figure, list(axes[0])
-
-
-def grid(
-    rows: int,
-    columns: int,
+def decay(
+    X: Any,
     *,
-    space: Collection[int] = (),
-    widths: Sequence[float] | None = None,
-    size: tuple[float, float] = (4.2, 3.6),
-) -> tuple[Figure, Array]:
-    """A figure with rows and columns of axes, as an array of that shape.
+    epsilons: Sequence[Any] = tuple(map(Percentile, (1, 2, 5, 15, 30, 50))),
+    method: Any = None,
+    components: int = 20,
+    axes: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
+    """The spectrum of a fit at each of several epsilons.
 
     Parameters
     ----------
-    rows, columns : int
-    space : collection of int
-        Numbers, row by row from 0, of the axes that are views in 3-D.
-    widths : sequence of float, optional
-        Of the columns, relative to each other.
-    size : tuple of float
-        Width and height of one of them in inches.
+    X : rows, or a fitted estimator
+        Of an estimator its rows, if it holds all of them, and its parameters.
+    epsilons : numbers, names or rules, as the method takes them
+        By default sigma is the 1st to 50th percentile of the distances.
+    method : estimator with ``epsilon`` and ``n_components``, optional
+        DiffusionMaps() without it.
+    components : int
+        How many eigenvalues; fewer are drawn where the kernel has no more.
+    axes, title : as in ``embedding``
     """
-    if rows < 1 or columns < 1 or not set(space) <= set(range(rows * columns)):
-        raise ValueError(f"There is no grid of {rows} x {columns} axes with {sorted(space)} in space.")
-    figure = _part("figure").Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
-    places = figure.add_gridspec(rows, columns, width_ratios=widths)
-    axes = np.empty((rows, columns), dtype=object)
-    for number, place in enumerate(np.ndindex(rows, columns)):
-        one: Any = figure.add_subplot(places[place], projection="3d" if number in space else None)
-        axes[place] = one
-        if number not in space:
-            one.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+    from .methods import DiffusionMaps
+
+    if hasattr(X, "fit"):
+        method, X = method or X, _training_rows(X)
+    X = check_array(X, dtype=[np.float64, np.float32])
+    method = DiffusionMaps() if method is None else method
+    lacking = {"epsilon", "n_components"} - method.get_params().keys()
+    if lacking:
+        raise ValueError(f"{type(method).__name__} has no {' and no '.join(sorted(lacking))} to set.")
+    if not 1 <= components < len(X):
+        raise ValueError(f"components={components}: {len(X)} rows have 1 to {len(X) - 1} eigenvalues to draw.")
+    axes = ready(axes, (0, 1))
+    for epsilon, shade in zip(epsilons, shades_of(len(epsilons))):
+        fitted = _fitted_at(method, X, epsilon, components)
+        sizes = np.sort(np.abs(_eigenvalues(fitted)))[::-1]
+        label = f"{fitted.epsilon_:.3g}" + (f" (percentile {epsilon.q:g})" if isinstance(epsilon, Percentile) else "")
+        look: dict[str, Any] = {"color": shade, "marker": "o", "markersize": 3.5, "linewidth": 1.4}
+        axes.plot(np.arange(1, len(sizes) + 1), sizes, label=label, **look)
+    axes.xaxis.set_major_locator(part("ticker").MaxNLocator(integer=True))
+    axes.set(xlabel="number", ylabel="|eigenvalue|", ylim=(0, 1.03), title=title)
+    axes.legend(title="epsilon", loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False)
+    return axes
 
 
-# -- how points look -----------------------------------------------------------------------
+def kernel_sum(estimator: Any, X: Any = None, *, axes: Axes | None = None, title: str | None = None) -> Axes:
+    """log sum_ij exp(-d_ij^2 / (2 epsilon)) against log epsilon; its steepest slope is half the dimension.
 
-_SEEN: dict[str, Any] = {"s": 14, "alpha": 0.45, "linewidths": 0, "zorder": 2}
-_NEW: dict[str, Any] = {"s": 34, "alpha": 1.0, "linewidths": 0.9, "edgecolors": _INK, "zorder": 3}
-
-
-@dataclass(frozen=True)
-class _Cloud:
-    """Points to draw: where, of what value, in which style."""
-
-    place: Array  # (n, 2)
-    value: Array | None  # (n,)
-    style: dict[str, Any]
-
-    @classmethod
-    def of(cls, points: Any, colors: Any, name: str, color_name: str, style: dict[str, Any]) -> _Cloud:
-        place = np.asarray(points, dtype=float)
-        if place.ndim != 2 or place.shape[1] < 2:
-            raise ValueError(f"{name} has shape {place.shape}, but a picture needs (n, at least 2) coordinates.")
-        value = None if colors is None else np.asarray(colors)
-        if value is not None and value.shape != (len(place),):
-            raise ValueError(f"{color_name} has shape {value.shape} for {len(place)} points; pass one value for each.")
-        return cls(place[:, :2], value, style)
-
-    def scatter(self, axes: Any, **look: Any) -> Any:
-        return axes.scatter(*self.place.T, **look, **self.style)
-
-
-def _draw_groups(axes: Axes, clouds: list[_Cloud], groups: Array) -> None:
-    palette = _palette(len(groups))
-    for cloud in clouds:
-        cloud.scatter(axes, c=_PLAIN if cloud.value is None else palette[np.searchsorted(groups, cloud.value)])
-    _legend(axes, dict(zip(groups.tolist(), palette)), with_new=len(clouds) > 1)
+    Parameters
+    ----------
+    estimator : fitted estimator, or rows
+        Of an estimator the landmarks (or X) and the metric are taken, and its epsilon is marked.
+    X : rows to take the distances of, optional
+        With metric="precomputed": the square matrix of distances. Of more than 2000 rows so many are drawn.
+    axes, title : as in ``embedding``
+    """
+    survey, epsilon = _distances(estimator, X)
+    total = KernelSum.of(survey)
+    best = int(total.slopes.argmax())
+    dimension = 2 * total.slopes[best]
+    axes = ready(axes, (0, 1))
+    axes.loglog(total.epsilons, total.sums, color=PLAIN, linewidth=2, label=f"sum over {len(survey.measure)} points")
+    tangent = total.sums[best] * (total.epsilons / total.epsilons[best]) ** total.slopes[best]
+    inside = (tangent >= total.sums[0]) & (tangent <= total.sums[-1])
+    look: dict[str, Any] = {"color": INK, "linestyle": "--", "linewidth": 1}
+    axes.loglog(total.epsilons[inside], tangent[inside], label=f"steepest: dimension {dimension:.2f}", **look)
+    if np.isfinite(epsilon):
+        height = np.exp(np.interp(np.log(epsilon), np.log(total.epsilons), np.log(total.sums)))
+        axes.axvline(epsilon, color=ALERT, linewidth=1)
+        axes.plot([epsilon], [height], "o", color=ALERT, label=f"epsilon = {epsilon:.3g}")
+    axes.set(xlabel="epsilon", ylabel="kernel sum", title=title)
+    axes.legend(loc="upper left", frameon=False)
+    return axes
 
 
-def _draw_scale(axes: Axes, clouds: list[_Cloud], values: Array | None) -> None:
-    scaled = None
-    for cloud in clouds:
-        if cloud.value is None or values is None:
-            cloud.scatter(axes, c=_PLAIN)
-        else:
-            scaled = cloud.scatter(axes, c=cloud.value, cmap="viridis", vmin=values.min(), vmax=values.max())
-    if scaled is not None:
-        axes.figure.colorbar(scaled, ax=axes)
-    if len(clouds) > 1:
-        _legend(axes, {}, with_new=True)
+# -- what is asked of an estimator ---------------------------------------------------------
 
 
-def _legend(axes: Axes, shades: dict[Any, Any], *, with_new: bool) -> None:
-    """Name the groups beside the axes, and say what an outline means."""
-    line = _part("lines").Line2D
-    keys = [line([], [], linestyle="", marker="o", color=shade, label=str(name)) for name, shade in shades.items()]
-    if with_new:
-        look: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": _INK}
-        keys.append(line([], [], linestyle="", marker="o", label="new point", **look))
-    if shades:
-        axes.legend(handles=keys, loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False, handletextpad=0.2)
+def _embedded(estimator: Any, new: Any, coverage: float = 0.9) -> tuple[Array, Any]:
+    """Where ``transform`` puts new rows, and what an estimator of this library says of them."""
+    check_is_fitted(estimator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutfoldWarning)  # the picture tells which are outside
+        places = np.asarray(estimator.transform(new), dtype=float)
+        return places, estimator.trust(new, coverage=coverage) if hasattr(estimator, "trust") else None
+
+
+def _eigenvalues(values: Any) -> Array:
+    """Of a Markov kernel, as far as the estimator has them."""
+    if not hasattr(values, "fit"):
+        found = np.asarray(values, dtype=float)
+        if found.ndim != 1 or not np.isfinite(found).all():
+            raise ValueError(f"eigenvalues of shape {found.shape}, or not all finite: pass a row of numbers.")
+        return found
+    check_is_fitted(values)
+    found = np.asarray(values.eigenvalues_, dtype=float)
+    if getattr(values, "laplacian", None) == "random_walk":
+        return 1 - found
+    if len(found) > 1 and (np.diff(np.abs(found)) > 0).all():
+        raise ValueError(
+            f"The eigenvalues of {type(values).__name__} are the smallest of their matrix and grow: there is no decay "
+            "to draw. Fit DiffusionMaps, or pass an array."
+        )
+    return found
+
+
+def _training_rows(estimator: Any) -> Array:
+    """The rows an estimator was fitted on, if it holds them."""
+    check_is_fitted(estimator)
+    rows = np.asarray(estimator.landmarks_)
+    if rows.ndim != 2 or len(rows) != estimator.report_.n_samples:
+        raise ValueError(
+            f"{type(estimator).__name__} holds {len(rows)} landmarks of {estimator.report_.n_samples} rows, not the "
+            "rows themselves. Pass X, and the estimator as method=."
+        )
+    return rows
+
+
+def _fitted_at(method: Any, X: Array, epsilon: Any, components: int) -> Any:
+    """A fit at this epsilon, with fewer components where the kernel has no more."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutfoldWarning)  # some epsilons are too small or too large: that is the point
+        while True:
+            try:
+                return clone(method).set_params(epsilon=epsilon, n_components=components).fit(X)
+            except ValueError:
+                if components == 1:
+                    raise
+                components //= 2
+
+
+def _distances(estimator: Any, X: Any) -> tuple[DenseSurvey, float]:
+    """Distances between rows, at most 2000 of them, and the estimator's epsilon."""
+    metric, epsilon = Metric("euclidean"), np.nan
+    if not hasattr(estimator, "fit"):
+        X = estimator if X is None else X
     else:
-        axes.legend(handles=keys, loc="best")
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "epsilon_") or getattr(estimator, "kernel", "gaussian") != "gaussian":
+            raise ValueError(
+                f"{type(estimator).__name__} as fitted has no Gaussian kernel of distances. Pass rows instead of it."
+            )
+        metric, epsilon = _resolve.metric(estimator.metric), float(estimator.epsilon_)
+        if X is None and metric is None:
+            raise ValueError("metric='precomputed' leaves no rows to measure: pass the square matrix as X.")
+        X = estimator.landmarks_ if X is None else X
+    rows = check_array(X, dtype=float, ensure_min_samples=2, ensure_all_finite="allow-nan" if metric else True)
+    if len(rows) > _MOST_PAIRED:
+        some = sample(len(rows), _MOST_PAIRED)
+        rows = rows[some] if metric else rows[np.ix_(some, some)]
+    squared = rows**2 if metric is None else metric.fit(rows).gram(Threads())
+    return DenseSurvey(None, squared, np.ones(len(rows))), epsilon
 
 
-def _palette(count: int) -> Array:
-    """That many colours, told apart easily while they are few."""
-    maps = import_module("matplotlib").colormaps
-    if count <= _MOST_GROUPS:
-        return np.array(maps["tab10" if count <= 10 else "tab20"].colors[:count])
-    return np.asarray(maps["turbo"](np.linspace(0, 1, count)))
+def _draw_trust(axes: Any, places: Array, found: Any, coverage: float) -> None:
+    """Points in the colour of their trust, those outside as crosses, and what it means."""
+    values, name, shades, off = _trusted(found, coverage)
+    if not off.all():
+        drawn = axes.scatter(*places[~off].T, c=values[~off], cmap=shades, **NEW)
+        axes.figure.colorbar(drawn, ax=axes, label=name)
+    if off.any():
+        axes.scatter(*places[off].T, **OUTSIDE, label=f"{off.sum()} outside the data")
+        axes.legend(loc="best", fontsize="small")
 
 
-def _are_groups(values: Array) -> bool:
-    return values.dtype.kind not in "iuf" or len(np.unique(values)) <= _MOST_GROUPS
+def _trusted(found: Any, coverage: float) -> tuple[Array, str, str, Array]:
+    """What is drawn of a Trust: values, their name, shades (light is good), and which rows are set off."""
+    if found.error is None:
+        return found.support, "support: log mass relative to a typical row", "viridis", found.flag
+    off = found.flag | ~np.isfinite(found.error)
+    return found.error, f"radius of the {100 * coverage:g} % band", "viridis_r", off
 
 
-def _part(name: str) -> Any:
-    """A module of matplotlib, or a way to get it."""
-    try:
-        return import_module(f"matplotlib.{name}")
-    except ImportError as error:
-        raise ImportError('Pictures need matplotlib, which is not here: pip install "outfold[plot]"') from error
+def _trust_of_plane(estimator: Any, new: Any, coverage: float, axes: Any, title: str | None) -> Any:
+    """Trust over the plane that data of two features lies in."""
+    X = np.asarray(estimator.landmarks_)
+    if X.ndim != 2 or X.shape[1] != 2:
+        raise ValueError(
+            f"Only data with two features lies in a plane; this has {estimator.n_features_in_}. Pass new rows, and "
+            "their trust is drawn in the embedding."
+        )
+    rows = X if new is None else np.vstack([X, check_array(new, dtype=float)])
+    margin = 0.15 * np.ptp(rows, axis=0).max()
+    ticks = [np.linspace(low - margin, high + margin, 160) for low, high in zip(rows.min(axis=0), rows.max(axis=0))]
+    across, up = np.meshgrid(*ticks)
+    found = estimator.trust(np.column_stack([across.ravel(), up.ravel()]), coverage=coverage)
+    values, name, shades, off = _trusted(found, coverage)
+    axes = ready(axes, (0, 1))
+    field = np.where(off, np.nan, values).reshape(across.shape)
+    drawn = axes.pcolormesh(across, up, field, cmap=shades, shading="nearest", rasterized=True)
+    axes.figure.colorbar(drawn, ax=axes, label=name)
+    axes.scatter(*X.T, s=3, c=INK, alpha=0.5, linewidths=0)
+    if new is not None:
+        flag = estimator.trust(new).flag
+        axes.scatter(*rows[len(X) :][~flag].T, **{**NEW, "c": ALERT}, label=f"{(~flag).sum()} new points")
+        axes.scatter(*rows[len(X) :][flag].T, **OUTSIDE, label=f"{flag.sum()} outside the data")
+        axes.legend(loc="best", fontsize="small")
+    axes.set(xlabel="feature 1", ylabel="feature 2", title=title)
+    axes.set_aspect("equal", adjustable="datalim")
+    return axes
