@@ -119,8 +119,8 @@ def _measure_draw(found: Found, name: str, seed: int, rows: int, *, draw: bool) 
 def ratio_gap(seed: int, rows: int = ROWS) -> float:
     """How far least squares are from Nystrom in ratio coordinates.
 
-    Canonical coordinates are phi_k = phi_0 sqrt(lambda_k) psi_k, whatever the degrees: over the diffusion coordinates at
-    t = 1/2 they are one and the same factor in every column. The largest difference of two columns, relative.
+    Canonical coordinates are phi_k = phi_0 sqrt(lambda_k) psi_k whatever the degrees: a row of them is that row of the
+    diffusion coordinates at t = 1/2, longer or shorter. The largest sine of the angle between the two.
     """
     X = s_curve(rows, random_state=seed)[0]
     new = {way: extended for way, _, extended, _ in places("graph Laplacian", 0.5, X[: rows // 2], X[rows // 2 :])}
@@ -167,15 +167,9 @@ def _top(W: Array, degrees: Array) -> float:
 
 
 def _findings(found: Found, misprints: Misprints, gap: float) -> list[Finding]:
-    joint, training, nystrom = (found.curves(way) for way in ("joint", "training", "Nystrom"))
+    joint = found.curves("joint")
     grows = int((joint[:, -1] > joint[:, 0]).sum())
     steadily = int((np.diff(joint, axis=1) > 0).all(axis=1).sum())
-    sharper = sum(
-        found.median(name, share, "Laplace-Beltrami", "training")
-        < found.median(name, share, "graph Laplacian", "training")
-        for name in SETS
-        for share in SHARES
-    )
     words = "the paper compares pictures; the figure is the worst of four sets and two kernels"
     return [
         claimed(
@@ -199,6 +193,25 @@ def _findings(found: Found, misprints: Misprints, gap: float) -> list[Finding]:
             grows == len(joint),
             f"at every step in {steadily} of them",
         ),
+        *_compared_ways(found, gap),
+        *_misprint_findings(misprints),
+        measured(
+            "training graphs that fell apart",
+            f"{len(found.apart)} of {sum(map(len, found.errors.values())) // len(WAYS)}",
+            _apart(found.apart),
+        ),
+    ]
+
+
+def _compared_ways(found: Found, gap: float) -> list[Finding]:
+    joint, training, nystrom = (found.curves(way) for way in ("joint", "training", "Nystrom"))
+    sharper = sum(
+        found.median(name, share, "Laplace-Beltrami", "training")
+        < found.median(name, share, "graph Laplacian", "training")
+        for name in SETS
+        for share in SHARES
+    )
+    return [
         measured(
             "error with joint degrees over Nystrom's, median",
             float(np.median(joint / nystrom)),
@@ -208,7 +221,7 @@ def _findings(found: Found, misprints: Misprints, gap: float) -> list[Finding]:
         measured(
             "error with joint degrees over that with training degrees, median",
             float(np.median(joint / training)),
-            "the paper's own degrees are the worse ones: where S' = S (1 + e), they are off by e and the others by e / 2",
+            "the paper's own degrees are the worse: where S' = S (1 + e), they are off by e and the others by e / 2",
         ),
         measured(
             "least squares and Nystrom in ratio coordinates, largest difference",
@@ -220,14 +233,14 @@ def _findings(found: Found, misprints: Misprints, gap: float) -> list[Finding]:
             f"in {sharper} of {len(SETS) * len(SHARES)} cases",
             "least squares, training degrees; the paper does not say which is better",
         ),
-        *_misprint_findings(misprints),
-        measured(
-            "training graphs that fell apart",
-            f"{len(found.apart)} of {sum(map(len, found.errors.values())) // len(WAYS)}",
-            (", ".join(sorted(set(found.apart))) + ": the few rows of a bridge may all be test rows; contrasts of the parts "
-             "become coordinates then") if found.apart else "",
-        ),
-    ]  # fmt: skip
+    ]
+
+
+def _apart(names: list[str]) -> str:
+    if not names:
+        return ""
+    where = ", ".join(sorted(set(names)))
+    return f"{where}: all rows of a bridge may be test rows; contrasts of the parts become coordinates then"
 
 
 def _misprint_findings(found: Misprints) -> list[Finding]:
