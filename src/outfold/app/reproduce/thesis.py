@@ -139,7 +139,7 @@ def extend(study: Study, train: Array, test: Array, **changed: Any) -> Extended:
     mse = quality.aligned_mse(moving, target, fit_rows=seen)
     spread = ((target[len(train) :] - target[len(train) :].mean(axis=0)) ** 2).sum(axis=1).mean()
     error = quality.reconstruction_error(model, study.X[test], degrees="joint")
-    return Extended(model, train, test, float(error), float(np.sqrt(mse / spread)))
+    return Extended(model, train, test, error.every, float(np.sqrt(mse / spread)))
 
 
 def error_curve(study: Study, effort: Effort) -> tuple[Table, Picture, Array, Array]:
@@ -200,7 +200,7 @@ def other_extensions(study: Study, train: Array, test: Array, ways: dict[str, An
     for name, way in ways.items():
         run = extend(study, train, test, extension=way)
         error = quality.reconstruction_error(run.model, study.X[test], rank=study.dimension)
-        rows.append([name, float(error), 100 * run.aligned])
+        rows.append([name, error.error, 100 * run.aligned])
     title = f"{study.dimension} coordinates by other extensions ({len(train)} landmarks, {len(test)} test rows)"
     return Table(
         title, ["extension", f"reconstruction at rank {study.dimension}", "aligned error, % of the spread"], rows
@@ -213,9 +213,9 @@ def other_extensions(study: Study, train: Array, test: Array, ways: dict[str, An
 def embedding_picture(study: Study, title: str) -> Picture:
     """The embedding of all rows, in space and by pairs of coordinates."""
     maps = study.maps(study.dimension).fit(study.X)
-    figure, grid = plotting.grid(1, 2, three_d=(0,))
-    plotting.embedding(maps.embedding_[:, :3], colors=study.colors, axes=grid[0], title=title)
-    plotting.embedding(maps.embedding_, colors=study.colors, axes=grid[1])
+    figure, ((left, right),) = plotting.grid(1, 2, space=(0,), size=(6.4, 4.8))
+    plotting.embedding(maps, colors=study.colors, axes=left, title=title)
+    plotting.embedding(maps, colors=study.colors, axes=right)
     return Picture("embedding", figure, "The first three coordinates, and the first two, coloured by class.")
 
 
