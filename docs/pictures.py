@@ -18,6 +18,7 @@ from outfold import (
     Roseland,
     SpectralClustering,
 )
+from outfold.bandwidths import Percentile
 from outfold.datasets import helix, noisy_moons, rotated_digits, s_curve, swiss_roll, toroidal_helices
 from outfold.exceptions import FarPointsWarning, SpectrumWarning
 from outfold.plotting import (
@@ -192,8 +193,8 @@ def plot_embedding():
 
 def plot_pairs():
     X, place = s_curve(1000, random_state=0)
-    axes = pairs(DiffusionMaps(4).fit(X), colors=place[:, 0])
-    axes[0, 0].figure.set_size_inches(7.8, 6.4)
+    axes = pairs(DiffusionMaps(5).fit(X), colors=place[:, 1])
+    axes[0, 0].figure.set_size_inches(9.6, 7.6)
     axes[0, 0].figure.savefig(IMAGES / "plot-pairs.png", dpi=80)
 
 
@@ -232,7 +233,7 @@ def plot_thumbnails():
 def plot_spectra():
     X, _ = helix(1000, random_state=0)
     figure, row = panels(1, 1.05)
-    spectrum(DiffusionMaps(20, epsilon="percentile").fit(X), axes=row[0])
+    spectrum(DiffusionMaps(20, epsilon=Percentile(15)).fit(X), axes=row[0])
     spectrum(DiffusionMaps(20, epsilon=0.03).fit(X), t=(1, 10, 40), axes=row[1])
     save(figure, "plot-spectrum")
 

@@ -391,12 +391,12 @@ def kernel_sum(estimator: Any, X: Any = None, *, axes: Axes | None = None, title
     axes = ready(axes, (0, 1))
     axes.loglog(total.epsilons, total.sums, color=PLAIN, linewidth=2, label=f"sum over {len(survey.measure)} points")
     tangent = total.sums[best] * (total.epsilons / total.epsilons[best]) ** total.slopes[best]
-    inside = (tangent >= total.sums[0]) & (tangent <= total.sums[-1])
+    inside = np.abs(np.log10(total.epsilons / total.epsilons[best])) < 1
     look: dict[str, Any] = {"color": INK, "linestyle": "--", "linewidth": 1}
     axes.loglog(total.epsilons[inside], tangent[inside], label=f"steepest: dimension {dimension:.2f}", **look)
     if np.isfinite(epsilon):
         height = np.exp(np.interp(np.log(epsilon), np.log(total.epsilons), np.log(total.sums)))
-        axes.axvline(epsilon, color=ALERT, linewidth=1)
+        axes.plot([epsilon, epsilon], [total.sums[0], height], color=ALERT, linewidth=1)
         axes.plot([epsilon], [height], "o", color=ALERT, label=f"epsilon = {epsilon:.3g}")
     axes.set(xlabel="epsilon", ylabel="kernel sum", title=title)
     axes.legend(loc="upper left", frameon=False)
