@@ -129,12 +129,10 @@ def _circle(data: thesis.Study, at: dict[int, Any]) -> Picture:
 
 
 def _by_percentile(data: thesis.Study) -> Picture:
-    figure, row = plotting.panels(*[0.6] * 4)
+    figure, (row,) = plotting.grid(1, 4)
     for axes, percentile in zip(row, (1, 2, 5, 10)):
         maps = data.maps(2, percentile=percentile, t=1).fit(data.X)
-        axes.scatter(*maps.embedding_.T, c=data.colors, cmap="viridis", s=6, linewidths=0)
-        axes.set(title=f"percentile {percentile}", xticks=[], yticks=[])
-        axes.set_aspect("equal", adjustable="datalim")
+        plotting.embedding(maps, colors=data.colors, axes=axes, title=f"percentile {percentile}")
     return Picture(
         "percentiles", figure, "t = 1 for several percentiles: beyond 2 strands that pass each other are joined."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ... import DiffusionMaps, plotting, quality
 from ...bandwidths import Percentile
 from ...extensions import GeometricHarmonics, KernelRidge, LaplacianPyramid
 from ...selection import smallest_time, spectral_dimension
-from .record import Effort, Finding, Picture, Table, claimed, measured
+from .record import Effort, Finding, Picture, Table, Value, claimed, measured
 
 Array = NDArray[Any]
 
@@ -30,7 +31,9 @@ WAYS = {  # of extending
     "geometric harmonics": GeometricHarmonics(),
     "kernel ridge": KernelRidge(),
     "Laplacian pyramid": LaplacianPyramid(),
-    "network (two hidden layers of 100)": MLPRegressor((100, 100), solver="lbfgs", max_iter=500, random_state=0),
+    "network (two hidden layers of 100)": MLPRegressor(
+        hidden_layer_sizes=(100, 100), solver="lbfgs", max_iter=200, random_state=0
+    ),
 }
 
 
@@ -46,9 +49,10 @@ class Study:
     test_rows: int
     labels: Array | None = None  # classes whose shares every part keeps
 
-    @property
-    def epsilon(self) -> float:
-        return float(self.maps(1).fit(self.X).epsilon_)
+    @cached_property
+    def whole(self) -> DiffusionMaps:
+        """The fit of all rows: its bandwidth is everyone's, its embedding the truth."""
+        return self.maps(self.dimension).fit(self.X)
 
     def maps(self, components: int, *, percentile: float | None = None, **changed: Any) -> DiffusionMaps:
         """The thesis's diffusion maps: all pairs, alpha = 1, sigma a percentile of the distances."""
@@ -127,30 +131,27 @@ class Extended:
 def extend(study: Study, train: Array, test: Array, **changed: Any) -> Extended:
     """Fit ``train``, extend to ``test``, and measure both of the thesis's errors.
 
-    The bandwidth stays that of the whole data set; degrees are those of landmarks and test rows together, as in the
-    thesis's ``redo the computation of A, B and C``.
+    The bandwidth stays that of the whole data set, and so does the embedding that rows are compared with. Degrees are
+    those of landmarks and test rows together, since the thesis counts only the rows at hand.
     """
-    epsilon = changed.pop("epsilon", None) or study.epsilon
-    model = study.maps(study.dimension, epsilon=epsilon, **changed).fit(study.X[train])
-    both = np.append(train, test)
-    target = study.maps(study.dimension, epsilon=epsilon, **changed).fit(study.X[both]).embedding_
-    moving = model.transform(study.X[both], on_far="keep")
-    seen = np.arange(len(train))
-    mse = quality.aligned_mse(moving, target, fit_rows=seen)
-    spread = ((target[len(train) :] - target[len(train) :].mean(axis=0)) ** 2).sum(axis=1).mean()
+    model = study.maps(study.dimension, epsilon=study.whole.epsilon_, **changed).fit(study.X[train])
+    moving = model.transform(study.X[np.append(train, test)], on_far="keep")
+    target = study.whole.embedding_[np.append(train, test)]
+    mse = quality.aligned_mse(moving, target, fit_rows=np.arange(len(train)))
+    spread = study.whole.embedding_[test].var(axis=0).sum()
     error = quality.reconstruction_error(model, study.X[test], degrees="joint")
     return Extended(model, train, test, error.every, float(np.sqrt(mse / spread)))
 
 
 def error_curve(study: Study, effort: Effort) -> tuple[Table, Picture, Array, Array]:
     """Both errors against the share of training rows taken as landmarks: means over the repeats."""
-    repeats, epsilon = effort.times(REPEATS), study.epsilon
+    repeats = effort.times(REPEATS)
     found = np.empty((repeats, len(SHARES), 2))
     runs = [(repeat, place) for repeat in range(repeats) for place in range(len(SHARES))]
     for repeat, place in effort.walk(runs, "error curve"):
         pool, test = study.split(study.test_rows, effort.seed + repeat)
         order = effort.random(1, repeat).permutation(pool)  # shares are nested, so that curves are smooth
-        run = extend(study, order[: round(SHARES[place] * len(pool))], test, epsilon=epsilon)
+        run = extend(study, order[: round(SHARES[place] * len(pool))], test)
         found[repeat, place] = run.reconstruction, run.aligned
     mean, spread = found.mean(axis=0), found.std(axis=0)
     sizes = [round(share * (len(study.X) - study.test_rows)) for share in SHARES]
@@ -196,7 +197,7 @@ def other_extensions(study: Study, train: Array, test: Array, ways: dict[str, An
     The thesis leaves this open: phi(x) = sqrt(d(x) / sum d) lambda^-t Psi(x) turns any extension of the embedding into
     one of the eigenvectors, and so into a low-rank kernel.
     """
-    rows = []
+    rows: list[list[Value]] = []
     for name, way in ways.items():
         run = extend(study, train, test, extension=way)
         error = quality.reconstruction_error(run.model, study.X[test], rank=study.dimension)
@@ -212,10 +213,9 @@ def other_extensions(study: Study, train: Array, test: Array, ways: dict[str, An
 
 def embedding_picture(study: Study, title: str) -> Picture:
     """The embedding of all rows, in space and by pairs of coordinates."""
-    maps = study.maps(study.dimension).fit(study.X)
     figure, ((left, right),) = plotting.grid(1, 2, space=(0,), size=(6.4, 4.8))
-    plotting.embedding(maps, colors=study.colors, axes=left, title=title)
-    plotting.embedding(maps, colors=study.colors, axes=right)
+    plotting.embedding(study.whole, colors=study.colors, axes=left, title=title)
+    plotting.embedding(study.whole, colors=study.colors, axes=right)
     return Picture("embedding", figure, "The first three coordinates, and the first two, coloured by class.")
 
 
