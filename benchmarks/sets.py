@@ -34,14 +34,15 @@ def tables():
     """Tables that lie in the data folder."""
     wine = FOLDER / "wine_red" / "winequality-red.csv"
     if wine.exists():
-        X, _ = datasets.clean_red_wine(*datasets.fetch_red_wine(return_X_y=True, path=wine))
+        X, y = datasets.fetch_red_wine(return_X_y=True, path=wine)
+        X, _ = datasets.clean_red_wine(X, y, classes=None, outliers=None)
         yield "wine", drawn(standard(X))
     vowel = FOLDER / "vowel" / "vowel-context.data"
     if vowel.exists():
-        yield "vowel", drawn(standard(np.loadtxt(vowel, delimiter=",")[:, 3:13]))
+        yield "vowel", drawn(standard(datasets.fetch_vowel(path=vowel).data))
     faces = FOLDER / "isomap_faces" / "isomap_faces_32.npz"
     if faces.exists():
-        yield "faces", drawn(np.load(faces)["X"])
+        yield "faces", drawn(datasets.fetch_faces(path=faces).data)
     cells = FOLDER / "cytof_bodenmiller" / "bodenmiller_untreated.npz"
     if cells.exists():
         yield "cytometry", drawn(np.load(cells)["X"])

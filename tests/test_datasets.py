@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import cdist
+from scipy.spatial.distance import cdist, pdist
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import Bunch
 
 from outfold import datasets
 
@@ -13,6 +15,10 @@ GENERATORS = {
     "s curve": datasets.s_curve,
     "swiss roll": datasets.swiss_roll,
     "punched sphere": datasets.punched_sphere,
+    "helix": datasets.helix,
+    "toroidal helices": datasets.toroidal_helices,
+    "rectangle": datasets.rectangle,
+    "smooth manifold": datasets.smooth_manifold,
     "clusters in space": datasets.clusters_3d,
     "moons": datasets.noisy_moons,
     "blobs": datasets.blobs,
@@ -61,7 +67,17 @@ def test_the_swiss_roll_is_covered_evenly():
 
 
 @pytest.mark.parametrize(
-    "make", [datasets.circle, datasets.sphere, datasets.flat_torus, datasets.punched_sphere, *SHEETS.values()]
+    "make",
+    [
+        datasets.circle,
+        datasets.sphere,
+        datasets.flat_torus,
+        datasets.punched_sphere,
+        datasets.helix,
+        datasets.toroidal_helices,
+        datasets.smooth_manifold,
+        *SHEETS.values(),
+    ],
 )
 def test_noise_has_the_size_asked_for(make):
     clean, noisy = (arrays(make(2000, random_state=0, noise=noise))[0] for noise in (0.0, 0.1))
@@ -98,18 +114,172 @@ def test_clusters_in_space_are_cubes_on_a_chain():
         datasets.clusters_3d(20)
 
 
-# -- red wine ------------------------------------------------------------------------------
+def test_the_helix_is_its_formula_and_has_the_published_percentile():
+    X, t = datasets.helix(500, noise=0, random_state=0)
+    np.testing.assert_array_equal(X, np.column_stack([np.cos(t), np.sin(2 * t), np.sin(3 * t)]))
+    assert abs(np.histogram(datasets.helix(8000, random_state=0)[1], 10, (0, 2 * np.pi))[0] / 800 - 1).max() < 0.15
+    noisy = datasets.helix(2000, random_state=0)[0]
+    assert np.percentile(pdist(noisy), 2) == pytest.approx(0.1756, rel=0.02)  # Dorado (2018), figure 4.2.6
 
 
-def test_red_wine_is_found_in_the_data_folder_and_cleaned_to_its_distinct_rows(shared_data, monkeypatch):
+def test_toroidal_helices_lie_on_the_torus_and_apart():
+    X, label, phi = datasets.toroidal_helices(2001, random_state=0)
+    around = np.hypot(X[:, 0], X[:, 1]) - 3
+    np.testing.assert_allclose(np.hypot(around, X[:, 2]), 1, atol=1e-14)
+    assert np.bincount(label).tolist() == [1001, 1000]
+    np.testing.assert_allclose(np.exp(1j * np.arctan2(X[:, 2], around)), np.exp(8j * phi), atol=1e-12)
+    assert cdist(X[label == 0], X[label == 1]).min() > 0.3
+
+
+def test_toroidal_helices_are_those_of_the_published_file(shared_data):
+    with np.load(shared_data / "grae" / "toroidal_helices.npz") as file:
+        X, label, phi = file["X"], file["label"], file["phi"]
+
+    class Same:  # a generator of the file's own places
+        def uniform(self, low, high, n):
+            return phi
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets, "check_random_state", lambda _: Same())
+        mine, which, _ = datasets.toroidal_helices(len(X))
+    np.testing.assert_array_equal(which, label)
+    np.testing.assert_allclose(mine, X, atol=3e-7)  # the file has single precision
+
+
+def test_the_rectangle_is_covered_evenly_or_by_a_grid():
+    X = datasets.rectangle(4000, sides=(2, 7), random_state=0)
+    assert X.min() >= 0
+    counts = np.histogram2d(*X.T, bins=(2, 5), range=((0, 2), (0, 7)))[0]
+    assert abs(counts / 400 - 1).max() < 0.15
+    grid = datasets.rectangle(10_000, grid=True)
+    assert len(grid) == 77 * 130
+    across, up = (np.unique(grid[:, axis]) for axis in (0, 1))
+    np.testing.assert_allclose(across, (np.arange(77) + 0.5) * 3 / 77)
+    np.testing.assert_allclose(up, (np.arange(130) + 0.5) * 5 / 130)
+    assert len(np.unique(grid, axis=0)) == len(grid)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_a_smooth_manifold_is_bent_and_locally_flat_of_its_dimension(dimension):
+    X, place = datasets.smooth_manifold(3000, dimension=dimension, random_state=0)
+    assert place.shape == (3000, dimension)
+    spread = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
+    share = np.cumsum(spread) / spread.sum()
+    assert share[dimension - 1] < 0.9  # no plane of that dimension holds it
+    assert share[40] > 0.99  # but its spectrum decays
+    index = NearestNeighbors(n_neighbors=20).fit(X)
+    near = index.kneighbors(X[:100], return_distance=False)
+    assert np.linalg.norm(place[near] - place[:100, None], axis=2).max() < 0.3  # it does not come back to itself
+    local = np.array([np.linalg.svd(X[rows] - X[rows].mean(axis=0), compute_uv=False) ** 2 for rows in near])
+    held = np.cumsum(local, axis=1) / local.sum(axis=1, keepdims=True)
+    assert np.median(held[:, dimension - 1]) > 0.95
+    if dimension > 1:
+        assert np.median(held[:, dimension - 2]) < 0.9
+
+
+def test_points_of_a_smooth_manifold_differ_by_seed_and_the_manifold_does_not():
+    X, place = datasets.smooth_manifold(2000, dimension=1, features=5, random_state=0)
+    Z, other = datasets.smooth_manifold(50, dimension=1, features=5, random_state=1)
+    order = place[:, 0].argsort()
+    between = np.column_stack([np.interp(other[:, 0], place[order, 0], X[order, k]) for k in range(5)])
+    np.testing.assert_allclose(Z[1:], between[1:], atol=1e-3)
+    assert not np.allclose(datasets.smooth_manifold(50, dimension=1, features=5, manifold=1, random_state=1)[0], Z)
+    with pytest.raises(ValueError, match="features at least 7"):
+        datasets.smooth_manifold(50, dimension=3, features=6)
+
+
+# -- images --------------------------------------------------------------------------------
+
+
+def test_rotated_digits_turn_all_the_way_round():
+    X, label, angle = datasets.rotated_digits(source="digits", rotations=72)
+    assert X.shape == (216, 784)
+    assert X.min() >= 0
+    assert 0.8 < X.max() <= 1
+    assert np.bincount(label).tolist() == [72] * 3
+    np.testing.assert_allclose(angle.reshape(3, 72), np.tile(2 * np.pi * np.arange(72) / 72, (3, 1)))
+    pictures = X.reshape(3, 72, 28, 28)
+    np.testing.assert_allclose(pictures[:, 18], np.rot90(pictures[:, 0], axes=(1, 2)), atol=1e-7)  # a quarter turn
+    steps = np.linalg.norm(np.diff(X.reshape(3, 72, 784), axis=1, append=X.reshape(3, 72, 784)[:, :1]), axis=2)
+    assert steps.max() < 3 * steps.min()  # smooth, and closed
+
+
+def test_rotated_digits_of_the_file_are_turned_as_we_turn(shared_data, monkeypatch):
+    monkeypatch.setenv("OUTFOLD_DATA", str(shared_data))
+    X, label, angle = datasets.rotated_digits(rotations=36)
+    with np.load(shared_data / datasets.ROTATED_FILE) as file:
+        np.testing.assert_array_equal(X, file["X"][::10] / 255)
+        np.testing.assert_array_equal(label, file["label"][::10])
+        np.testing.assert_allclose(angle, file["angle"][::10])
+
+    def answer(*, data_id, **_):
+        assert data_id == 554
+        rows = dict(zip((51230, 50147, 38261), X[::36] * 255))
+
+        class Rows:
+            def __getitem__(self, wanted):
+                return [rows[row] for row in wanted]
+
+        return Bunch(data=Rows())
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", answer)
+    turned = datasets.rotated_digits(source="mnist", rotations=36)[0]
+    np.testing.assert_allclose(turned, X, atol=0.51 / 255)  # the file is rounded to whole numbers
+
+
+def test_rotated_digits_say_where_they_are_from(monkeypatch, tmp_path):
+    monkeypatch.setenv("OUTFOLD_DATA", str(tmp_path))
+    digits = datasets.rotated_digits(source="digits", rotations=4)[0]
+    np.testing.assert_array_equal(datasets.rotated_digits(rotations=4)[0], digits)
+    with pytest.raises(OSError, match=r"rotated_digits\.npz is not there. Set OUTFOLD_DATA"):
+        datasets.rotated_digits(source="file")
+    with pytest.raises(ValueError, match="none of 'auto'"):
+        datasets.rotated_digits(source="emnist")
+    with pytest.raises(ValueError, match="rotations=7 does not divide 360"):
+        datasets.rotated_digits(rotations=7)
+
+
+# -- tables --------------------------------------------------------------------------------
+
+FETCHERS = {
+    "wine": (datasets.fetch_red_wine, 40691),
+    "vowel": (datasets.fetch_vowel, 307),
+    "ionosphere": (datasets.fetch_ionosphere, 59),
+}
+fetchers = pytest.mark.parametrize(("fetch", "number"), FETCHERS.values(), ids=FETCHERS.keys())
+
+
+def test_red_wine_is_found_in_the_data_folder_and_cleaned_as_written(shared_data, monkeypatch):
     monkeypatch.setenv("OUTFOLD_DATA", str(shared_data))
     X, y = datasets.fetch_red_wine(return_X_y=True)
     assert X.shape == (1599, 11)
     assert np.bincount(y)[3:].tolist() == [10, 53, 681, 638, 199, 18]
-    distinct, quality = datasets.clean_red_wine(X, y)
+    clean, quality = datasets.clean_red_wine(X, y)
+    assert clean.shape == (1148, 11)
+    assert sorted(set(quality.tolist())) == [5, 6, 7]
+    low, high = np.quantile(X[(y >= 5) & (y <= 7)], [0.25, 0.75], axis=0)
+    assert (np.abs(clean - np.clip(clean, low, high)) <= 3 * (high - low)).all()
+    assert len(np.unique(clean, axis=0)) == 1148
+    assert len(datasets.clean_red_wine(*datasets.clean_red_wine(X, y, outliers=None))[0]) == 1151  # repeats go first
+
+
+def test_red_wine_without_repeats_only(shared_data):
+    X, y = datasets.fetch_red_wine(return_X_y=True, path=shared_data / datasets.WINE_FILE)
+    distinct, quality = datasets.clean_red_wine(X, y, classes=None, outliers=None)
     assert (len(distinct), len(quality)) == (1359, 1359)
     np.testing.assert_array_equal(distinct[:4], X[:4])  # row 4 repeats row 0
     np.testing.assert_array_equal(distinct[4], X[5])
+
+
+def test_cleaning_takes_one_step_after_the_other():
+    X = np.array([[0.0], [1], [2], [3], [4], [13], [1], [400], [400]])
+    y = np.array([5, 5, 6, 6, 7, 7, 5, 3, 3])
+    assert datasets.clean_red_wine(X, y)[0].ravel().tolist() == [0, 1, 2, 3, 4]  # quartiles 1 and 3.5: 13 > 11
+    assert datasets.clean_red_wine(X, y, outliers=4)[0].ravel().tolist() == [0, 1, 2, 3, 4, 13]
+    assert datasets.clean_red_wine(X, y, classes=None)[0].ravel().tolist() == [0, 1, 2, 3, 4, 13]
+    assert datasets.clean_red_wine(X, y, classes=(3,))[1].tolist() == [3]
+    with pytest.raises(ValueError, match=r"X has shape \(9, 1\) and y \(8,\)"):
+        datasets.clean_red_wine(X, y[:8])
 
 
 def test_red_wine_by_path_names_its_features(shared_data):
@@ -118,20 +288,94 @@ def test_red_wine_by_path_names_its_features(shared_data):
     assert wine.data[0, wine.feature_names.index("alcohol")] == 9.4
 
 
-def test_red_wine_nowhere_names_every_way_to_get_it(monkeypatch, tmp_path):
-    def offline(**_):
+def test_vowels_of_the_file(shared_data, monkeypatch):
+    monkeypatch.setenv("OUTFOLD_DATA", str(shared_data))
+    vowel = datasets.fetch_vowel()
+    assert vowel.data.shape == (990, 10)
+    assert vowel.data[0, [0, 9]].tolist() == [-3.639, -0.814]
+    assert vowel.target[:12].tolist() == [*range(11), 0]
+    assert np.bincount(vowel.target).tolist() == [90] * 11
+    assert np.bincount(vowel.speaker).tolist() == [66] * 15
+    assert vowel.train.sum() == 528
+    assert sorted(set(vowel.speaker[vowel.train])) == list(range(8))
+    assert sorted(set(vowel.speaker[vowel.sex == 1])) == [4, 5, 6, 7, 12, 13, 14]
+
+
+def test_vowels_of_openml_are_those_of_the_file(shared_data, monkeypatch):
+    file = datasets.fetch_vowel(path=shared_data / "vowel" / "vowel-context.data")
+    names = "Andrew Bill David Mark Jo Kate Penny Rose Mike Nick Rich Tim Sarah Sue Wendy"
+    columns = {"Speaker_Number": sorted(names.split()), "Sex": ["Male", "Female"], "Train_or_Test": ["Train", "Test"]}
+    speaker = [columns["Speaker_Number"].index(names.split()[k]) for k in file.speaker]
+    answer = Bunch(
+        data=np.column_stack([~file.train, file.data[:, 5:], speaker, file.sex, file.data[:, :5]]),
+        target=np.array([datasets.VOWELS[k] for k in file.target], dtype=object),
+        feature_names=[
+            "Train_or_Test",
+            *(f"Feature_{k}" for k in range(5, 10)),
+            "Speaker_Number",
+            "Sex",
+            *(f"Feature_{k}" for k in range(5)),
+        ],
+        categories=columns,
+    )
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **_: answer)
+    monkeypatch.delenv("OUTFOLD_DATA", raising=False)
+    fetched = datasets.fetch_vowel()
+    assert fetched.keys() == file.keys()
+    for key in ("data", "target", "speaker", "sex", "train"):
+        np.testing.assert_array_equal(fetched[key], file[key])
+    del answer["categories"]
+    assert "speaker" not in datasets.fetch_vowel()
+    answer.target[3] = "hood"
+    with pytest.raises(ValueError, match="no vowels of it: .*hood"):
+        datasets.fetch_vowel()
+
+
+def test_ionosphere_of_a_file_and_of_openml_are_the_same(tmp_path, monkeypatch):
+    X = np.round(np.random.default_rng(0).uniform(-1, 1, (351, 34)), 5)
+    letters = np.where(X[:, 0] > 0, "g", "b")
+    (tmp_path / "ionosphere").mkdir()
+    lines = [",".join([*map(str, row), letter]) for row, letter in zip(X, letters)]
+    (tmp_path / "ionosphere" / "ionosphere.data").write_text("\n".join(lines) + "\n")
+    monkeypatch.setenv("OUTFOLD_DATA", str(tmp_path))
+    file = datasets.fetch_ionosphere(return_X_y=True)
+    monkeypatch.delenv("OUTFOLD_DATA")
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda **_: Bunch(data=X, target=letters.astype(object)))
+    for one, other, truth in zip(file, datasets.fetch_ionosphere(return_X_y=True), (X, X[:, 0] > 0)):
+        np.testing.assert_array_equal(one, truth)
+        np.testing.assert_array_equal(other, truth)
+
+
+def test_faces_are_upright_pictures(shared_data, monkeypatch, tmp_path):
+    monkeypatch.setenv("OUTFOLD_DATA", str(shared_data))
+    faces = datasets.fetch_faces()
+    assert faces.data.shape == (698, 1024)
+    assert faces.target.shape == (698, len(faces.target_names))
+    np.testing.assert_array_equal(faces.images[5], faces.data[5].reshape(32, 32).T)
+    monkeypatch.setenv("OUTFOLD_DATA", str(tmp_path))
+    with pytest.raises(OSError, match=r"OUTFOLD_DATA is .*nowhere to be downloaded. Either pass path="):
+        datasets.fetch_faces()
+    np.savez(tmp_path / "other.npz", X=np.ones(3))
+    with pytest.raises(ValueError, match=r"it holds \['X'\] and lacks \['light_pan_tilt_z'\]"):
+        datasets.fetch_faces(path=tmp_path / "other.npz")
+
+
+@fetchers
+def test_a_table_that_is_nowhere_names_every_way_to_get_it(monkeypatch, tmp_path, fetch, number):
+    def offline(*, data_id, **_):
+        assert data_id == number
         raise ConnectionError("no network")
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", offline)
     monkeypatch.setenv("OUTFOLD_DATA", str(tmp_path))
-    with pytest.raises(OSError, match=r"path=.*OUTFOLD_DATA.*OpenML's data set 40691"):
-        datasets.fetch_red_wine()
+    with pytest.raises(OSError, match=rf"path=.*OUTFOLD_DATA.*OpenML's data set {number} "):
+        fetch()
 
 
 def test_red_wine_falls_back_on_openml(monkeypatch):
     def answer(*, data_id, **_):
         assert data_id == 40691
-        return np.ones((1599, 11)), np.full(1599, "5")
+        return Bunch(data=np.ones((1599, 11)), target=np.full(1599, "5"))
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", answer)
     monkeypatch.delenv("OUTFOLD_DATA", raising=False)
@@ -140,9 +384,21 @@ def test_red_wine_falls_back_on_openml(monkeypatch):
     assert set(y.tolist()) == {5}
 
 
-def test_a_path_that_was_given_is_the_only_place_looked_at(tmp_path):
+@fetchers
+def test_a_path_that_was_given_is_the_only_place_looked_at(tmp_path, fetch, number):
     with pytest.raises(FileNotFoundError):
-        datasets.fetch_red_wine(path=tmp_path / "absent.csv")
+        fetch(path=tmp_path / "absent.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a,b\n", "not the .*a"), ("1,2\n", "14 columns, and has 2"), ("", "not the"), ("1," * 13 + "1", r"\(1, 10\)")],
+    ids=["words", "another table", "empty", "cut short"],
+)
+def test_a_file_that_is_not_the_vowels_is_refused(tmp_path, text, message):
+    (tmp_path / "table").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        datasets.fetch_vowel(path=tmp_path / "table")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +406,7 @@ def test_a_path_that_was_given_is_the_only_place_looked_at(tmp_path):
     [("a,b\n1,2\n", "not the red wine table"), ("", "not the red wine table"), (None, r"shape \(1, 11\)")],
     ids=["another table", "empty", "cut short"],
 )
-def test_a_file_that_is_not_the_table_is_refused(tmp_path, text, message):
+def test_a_file_that_is_not_the_red_wine_is_refused(tmp_path, text, message):
     header = ";".join(f'"{name}"' for name in (*datasets.WINE_FEATURES, "quality"))
     file = tmp_path / "wine.csv"
     file.write_text(f"{header}\n{';'.join(['1'] * 12)}\n" if text is None else text)

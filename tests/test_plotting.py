@@ -62,6 +62,18 @@ def test_the_given_axes_are_used_and_returned():
     assert plotting.spectrum([0.5, 0.2], axes=right) is right
 
 
+def test_a_grid_has_rows_and_columns_and_some_views_in_space(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    figure, axes = plotting.grid(2, 3, space=[1, 5], widths=(1, 2, 1))
+    assert axes.shape == (2, 3)
+    assert [hasattr(one, "get_zlim") for one in axes.ravel()] == [False, True, False, False, False, True]
+    assert list(figure.axes) == axes.ravel().tolist()
+    assert axes[0, 0].get_gridspec().get_width_ratios() == (1, 2, 1)
+    assert hasattr(plotting.panels(1, 1, space=[0])[1][0], "get_zlim")
+    with pytest.raises(ValueError, match=r"no grid of 1 x 2 axes with \[2\] in space"):
+        plotting.grid(1, 2, space=[2])
+
+
 def test_the_spectrum_sets_off_what_lies_above_delta():
     axes = plotting.spectrum([0.8, -0.5, 0.1, 0.3], delta=0.25)
     heights = [bar.get_height() for bar in axes.patches]

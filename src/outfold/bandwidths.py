@@ -108,20 +108,34 @@ class Slope:
     """
 
     def bandwidth(self, survey: Any) -> Bandwidth:
+        total = KernelSum.of(survey)
+        best = int(total.slopes.argmax())
+        return _positive(float(total.epsilons[best]), "steepest slope", float(2 * total.slopes[best]))
+
+
+@dataclass(frozen=True)
+class KernelSum:
+    """S(epsilon) = sum_ij exp(-d_ij^2 / (2 epsilon)) on a grid, from almost no pair in sight to all of them."""
+
+    epsilons: Array
+    sums: Array
+    slopes: Array  # d log S / d log epsilon
+
+    @classmethod
+    def of(cls, survey: Any) -> KernelSum:
         values, weights = survey.pairs()
         positive = values > 0
         if not positive.any():
-            return _positive(0.0, "steepest slope")
+            raise ValueError(ALL_EQUAL)
         logs = np.log(values[positive])
         edges = np.linspace(logs.min(), logs.max() + 1e-9, 4097)
         mass, _ = np.histogram(logs, edges, weights=weights[positive])
         squares = np.exp((edges[:-1] + edges[1:]) / 2)
         zero_mass = weights[~positive].sum() + survey.measure.sum() / 2  # copies, and each row with itself
-        grid = np.linspace(edges[0] - 4, edges[-1] + 4, 400)
-        decay = np.exp(-squares / (2 * np.exp(grid)[:, None]))
-        slopes = (decay * squares) @ mass / (2 * np.exp(grid)) / (decay @ mass + zero_mass)
-        best = int(slopes.argmax())
-        return _positive(float(np.exp(grid[best])), "steepest slope", float(2 * slopes[best]))
+        epsilons = np.exp(np.linspace(edges[0] - 4, edges[-1] + 4, 400))
+        decay = np.exp(-squares / (2 * epsilons[:, None]))
+        half = decay @ mass + zero_mass  # pairs i < j
+        return cls(epsilons, 2 * half, (decay * squares) @ mass / (2 * epsilons) / half)
 
 
 def _positive(epsilon: float, how: str, dimension: float | None = None) -> Bandwidth:

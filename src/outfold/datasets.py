@@ -1,9 +1,8 @@
-"""Small data sets: seeded manifolds whose truth is known, and the red wine table."""
+"""Small data sets: seeded manifolds whose truth is known, rotated images, and tables that are fetched."""
 
 from __future__ import annotations
 
 import os
-import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,26 +10,51 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import check_random_state
+
+from ._tables import (
+    VOWELS,
+    WINE_FEATURES,
+    WINE_FILE,
+    clean_red_wine,
+    fetch_faces,
+    fetch_ionosphere,
+    fetch_red_wine,
+    fetch_vowel,
+    openml,
+)
+
+__all__ = [
+    "VOWELS",
+    "WINE_FEATURES",
+    "WINE_FILE",
+    "blobs",
+    "circle",
+    "clean_red_wine",
+    "clusters_3d",
+    "connected_clusters",
+    "fetch_faces",
+    "fetch_ionosphere",
+    "fetch_red_wine",
+    "fetch_vowel",
+    "flat_torus",
+    "helix",
+    "noisy_moons",
+    "punched_sphere",
+    "rectangle",
+    "rotated_digits",
+    "s_curve",
+    "smooth_manifold",
+    "sphere",
+    "swiss_roll",
+    "toroidal_helices",
+]
 
 Array = NDArray[Any]
 
-WINE_FILE = "wine_red/winequality-red.csv"
-WINE_FEATURES = (
-    "fixed acidity",
-    "volatile acidity",
-    "citric acid",
-    "residual sugar",
-    "chlorides",
-    "free sulfur dioxide",
-    "total sulfur dioxide",
-    "density",
-    "pH",
-    "sulphates",
-    "alcohol",
-)
-_WINE_ROWS = 1599
-_WINE_OPENML = 40691
+ROTATED_FILE = "grae/rotated_digits.npz"
+_ROTATED = {3: 51230, 7: 50147, 2: 38261}  # digit: its row in MNIST
+_MNIST_OPENML = 554
 
 
 # -- manifolds -----------------------------------------------------------------------------
@@ -112,6 +136,87 @@ def punched_sphere(n: int, *, random_state: Any = None, noise: float = 0.0) -> t
     disc = radius[:, None] * _turn(random.uniform(0, 2 * np.pi, n))
     shrink = 4 / (4 + radius**2)
     return _blur(np.column_stack([shrink[:, None] * disc, 2 - 2 * shrink]), noise, random), disc
+
+
+def helix(n: int, *, noise: float = 0.05, random_state: Any = None) -> tuple[Array, Array]:
+    """A closed curve in space, and each point's place t on it: (cos t, sin 2t, sin 3t), t even in [0, 2 pi).
+
+    Lafon's curve as used by Dorado (2018), section 4.2.1, whose percentile of distances belongs to noise 0.05.
+
+    >>> X, t = helix(100, random_state=0)
+    >>> X.shape, t.shape
+    ((100, 3), (100,))
+    """
+    random = check_random_state(random_state)
+    t = random.uniform(0, 2 * np.pi, n)
+    return _blur(np.column_stack([np.cos(t), np.sin(2 * t), np.sin(3 * t)]), noise, random), t
+
+
+def toroidal_helices(
+    n: int, *, coils: int = 8, noise: float = 0.0, random_state: Any = None
+) -> tuple[Array, Array, Array]:
+    """Two closed helices on a torus that do not meet, which one each point is from, and its place phi.
+
+    With radii R = 3 and r = 1 and a = phi + label pi / coils (half a coil on),
+    ((R + r cos(coils phi)) cos a, (R + r cos(coils phi)) sin a, r sin(coils phi)), phi even in [0, 2 pi). Half the
+    points, and the odd one, are from the first: the data of Duque, Morin, Wolf and Moon (2020).
+
+    >>> X, label, phi = toroidal_helices(100, random_state=0)
+    >>> X.shape, label.sum().item(), phi.shape
+    ((100, 3), 50, (100,))
+    """
+    random = check_random_state(random_state)
+    label = np.repeat([0, 1], [n - n // 2, n // 2])
+    phi = random.uniform(0, 2 * np.pi, n)
+    radius = 3 + np.cos(coils * phi)
+    curve = np.column_stack([radius[:, None] * _turn(phi + label * np.pi / coils), np.sin(coils * phi)])
+    return _blur(curve, noise, random), label, phi
+
+
+def rectangle(
+    n: int, *, sides: tuple[float, float] = (3.0, 5.0), grid: bool = False, random_state: Any = None
+) -> Array:
+    """Points of a rectangle in the plane with a corner at the origin: drawn evenly, or on a regular grid.
+
+    A grid has nearly square cells with a point in the middle of each, and so about n points.
+
+    >>> rectangle(100, random_state=0).shape, rectangle(100, grid=True).shape
+    ((100, 2), (96, 2))
+    """
+    if not grid:
+        return check_random_state(random_state).uniform(0, sides, (n, 2))
+    across = max(1, round(np.sqrt(n * sides[0] / sides[1])))
+    counts = across, max(1, round(n / across))
+    ticks = [(np.arange(count) + 0.5) * (side / count) for count, side in zip(counts, sides)]
+    return np.column_stack([place.ravel() for place in np.meshgrid(*ticks, indexing="ij")])
+
+
+def smooth_manifold(
+    n: int, *, dimension: int = 2, features: int = 784, manifold: int = 0, noise: float = 0.0, random_state: Any = None
+) -> tuple[Array, Array]:
+    """A bent cube in many features, and each point's place u in the cube, even in [0, 1]^dimension.
+
+    x(u) = A [cos(w_k . u + b_k) / sqrt(1 + |w_k|^2)], k = 1 ... 64, with random waves w_k, phases b_k and a random
+    matrix A: smooth functions of u whose amplitude falls with frequency. Intrinsic dimension is known, and linear
+    dimension is far larger. ``manifold`` says which one; ``random_state`` draws its points.
+
+    >>> X, place = smooth_manifold(100, random_state=0)
+    >>> X.shape, place.shape
+    ((100, 784), (100, 2))
+    """
+    if not 1 <= dimension <= (features - 1) / 2:
+        raise ValueError(
+            f"A manifold of dimension {dimension} in {features} features may have to cross itself. Take dimension at "
+            f"least 1 and features at least {2 * max(dimension, 1) + 1}."
+        )
+    random, shape = check_random_state(random_state), np.random.default_rng(manifold)
+    waves = 64
+    frequency = 4 * shape.normal(size=(dimension, waves))
+    phase = shape.uniform(0, 2 * np.pi, waves)
+    mix = shape.normal(size=(waves, features)) / np.sqrt(features)
+    place = random.uniform(size=(n, dimension))
+    bent = (np.cos(place @ frequency + phase) / np.hypot(1, np.linalg.norm(frequency, axis=0))) @ mix
+    return _blur(bent, noise, random), place
 
 
 def clusters_3d(n: int, *, clusters: int = 3, bridge: int = 9, random_state: Any = None) -> tuple[Array, Array]:
@@ -201,75 +306,62 @@ def _spiral_length(angle: Array) -> Array:
     return (angle * np.hypot(1, angle) + np.arcsinh(angle)) / 2
 
 
-# -- red wine ------------------------------------------------------------------------------
+# -- images --------------------------------------------------------------------------------
 
 
-def fetch_red_wine(return_X_y: bool = False, path: str | os.PathLike[str] | None = None) -> Any:
-    """The red wine table of Cortez et al. (2009): 1599 wines, 11 measurements, a quality from 3 to 8.
+def rotated_digits(*, source: str = "auto", rotations: int = 360) -> tuple[Array, Array, Array]:
+    """Three digits (a 3, a 7 and a 2) turned all the way round: 28 x 28 pixels in [0, 1], which digit, the angle.
 
     Parameters
     ----------
-    return_X_y : bool
-        Return (X, y) instead of a Bunch with ``data``, ``target`` and ``feature_names``.
-    path : str or path, optional
-        The file. Without it: wine_red/winequality-red.csv in the folder that the environment variable
-        OUTFOLD_DATA names, and then OpenML's data set 40691, which needs the network once.
+    source : {"auto", "file", "digits", "mnist"}
+        "file" is grae/rotated_digits.npz in the folder that OUTFOLD_DATA names, three digits of MNIST as turned by
+        Duque, Morin, Wolf and Moon (2020). "digits" are the first three of scikit-learn's 8 x 8 digits, enlarged and
+        turned by cubic splines: no file, no network. "mnist" are the digits of the file, from OpenML's data set 554
+        through scikit-learn, which needs the network once. "auto" is the file where it is, else "digits".
+    rotations : int
+        Of each digit, at even angles (in radians) from 0; a divisor of 360.
+
+    >>> X, label, angle = rotated_digits(source="digits", rotations=90)
+    >>> X.shape, sorted(set(label.tolist())), round(float(angle[1]), 4)
+    ((270, 784), [0, 1, 2], 0.0698)
     """
-    X, y = _read_wine(Path(path)) if path is not None else _find_wine()
-    if X.shape != (_WINE_ROWS, len(WINE_FEATURES)):
-        raise ValueError(
-            f"The red wine table has {_WINE_ROWS} rows of {len(WINE_FEATURES)} features, but this one has shape "
-            f"{X.shape}. Is it another file, or one cut short?"
-        )
-    return (X, y) if return_X_y else Bunch(data=X, target=y, feature_names=list(WINE_FEATURES))
+    if source not in ("auto", "file", "digits", "mnist"):
+        raise ValueError(f"source={source!r} is none of 'auto', 'file', 'digits' and 'mnist'.")
+    if rotations < 1 or 360 % rotations:
+        raise ValueError(f"rotations={rotations} does not divide 360, so angles would not be whole degrees.")
+    degrees = np.arange(0, 360, 360 // rotations)
+    label = np.repeat(np.arange(3), rotations)
+    angle = np.tile(np.deg2rad(degrees), 3)
+    file = Path(os.environ.get("OUTFOLD_DATA", "")) / ROTATED_FILE
+    if source == "file" or (source == "auto" and file.is_file()):
+        if not file.is_file():
+            raise OSError(f"{file} is not there. Set OUTFOLD_DATA to a folder that holds {ROTATED_FILE}.")
+        with np.load(file) as arrays:
+            return arrays["X"].reshape(3, 360, 784)[:, degrees].reshape(-1, 784) / 255.0, label, angle
+    upright = _mnist_digits() if source == "mnist" else _enlarged_digits()
+    return np.vstack([_rotated(image, degrees) for image in upright]), label, angle
 
 
-def clean_red_wine(X: Array, y: Array) -> tuple[Array, Array]:
-    """Drop every row that repeats an earlier one in all features and quality, keeping the order.
+def _rotated(image: Array, degrees: Array) -> Array:
+    """The image turned by each of the angles, a row each."""
+    from scipy.ndimage import rotate
 
-    >>> X, y = clean_red_wine([[1.0, 2.0], [0.0, 3.0], [1.0, 2.0], [1.0, 2.0]], [5, 6, 5, 7])
-    >>> X.tolist(), y.tolist()
-    ([[1.0, 2.0], [0.0, 3.0], [1.0, 2.0]], [5, 6, 7])
-    """
-    X, y = np.asarray(X), np.asarray(y)
-    _, first = np.unique(np.column_stack([X, y]), axis=0, return_index=True)
-    kept = np.sort(first)
-    return X[kept], y[kept]
+    turned = [rotate(image, degree, reshape=False, order=3) for degree in degrees]
+    return np.clip(np.reshape(turned, (len(degrees), -1)), 0, 1)
 
 
-def _find_wine() -> tuple[Array, Array]:
-    folder = os.environ.get("OUTFOLD_DATA")
-    if folder and (Path(folder) / WINE_FILE).is_file():
-        return _read_wine(Path(folder) / WINE_FILE)
-    try:
-        return _download_wine()
-    except OSError as error:
-        raise OSError(
-            f"The red wine table is not at hand: OUTFOLD_DATA is {folder or 'not set'}"
-            f"{f' and has no {WINE_FILE}' if folder else ''}, and OpenML did not answer ({error}). Either pass "
-            f"path= with the file winequality-red.csv, or set OUTFOLD_DATA to a folder that holds {WINE_FILE}, or "
-            f"go online so that OpenML's data set {_WINE_OPENML} can be fetched."
-        ) from error
+def _enlarged_digits() -> Array:
+    """The first 3, 7 and 2 of scikit-learn's digits: (3, 28, 28), with a margin as MNIST has it."""
+    from scipy.ndimage import zoom
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    small = digits.images[[int(np.argmax(digits.target == digit)) for digit in _ROTATED]] / 16
+    large = [zoom(image, 20 / 8, order=3, mode="grid-constant", grid_mode=True) for image in small]
+    return np.clip(np.pad(large, ((0, 0), (4, 4), (4, 4))), 0, 1)
 
 
-def _read_wine(file: Path) -> tuple[Array, Array]:
-    with file.open(encoding="utf-8") as lines:
-        names = [name.strip().strip('"') for name in next(lines, "").split(";")]
-        if names != [*WINE_FEATURES, "quality"]:
-            raise ValueError(
-                f"{file} is not the red wine table: its first line should name 11 features and quality, separated "
-                f"by ';', but starts with {names[0]!r}."
-            )
-        table = np.loadtxt(lines, delimiter=";", ndmin=2)
-    return table[:, :-1], table[:, -1].astype(int)
-
-
-def _download_wine() -> tuple[Array, Array]:
-    from sklearn.datasets import fetch_openml
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about retries: what matters is raised
-        X, y = fetch_openml(
-            data_id=_WINE_OPENML, return_X_y=True, as_frame=False, parser="liac-arff", n_retries=1, delay=0.1
-        )
-    return X.astype(float), y.astype(float).astype(int)
+def _mnist_digits() -> Array:
+    found = openml(_MNIST_OPENML, "MNIST table", "pass source='digits'")
+    return np.asarray(found.data[list(_ROTATED.values())], dtype=float).reshape(3, 28, 28) / 255

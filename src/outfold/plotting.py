@@ -6,7 +6,7 @@ and returns the axes: save with ``axes.figure.savefig("picture.png")``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -82,13 +82,44 @@ def spectrum(eigenvalues: Any, *, axes: Axes | None = None, delta: float = 0.1) 
     return axes
 
 
-def panels(*widths: float) -> tuple[Figure, Sequence[Axes]]:
-    """A figure with one row of axes, as wide as ``widths`` say."""
-    figure = _part("figure").Figure(figsize=(6.4 * sum(widths), 4.8), layout="constrained")
-    row = list(figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0])
-    for axes in row:
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, row
+def panels(*widths: float, space: Collection[int] = ()) -> tuple[Figure, Sequence[Axes]]:
+    """A figure with one row of axes, as wide as ``widths`` say; those numbered in ``space`` are views in 3-D."""
+    count = len(widths)
+    figure, axes = grid(1, count, widths=widths, space=space, size=(6.4 * sum(widths) / max(count, 1), 4.8))
+    return figure, list(axes[0])
+
+
+def grid(
+    rows: int,
+    columns: int,
+    *,
+    space: Collection[int] = (),
+    widths: Sequence[float] | None = None,
+    size: tuple[float, float] = (4.2, 3.6),
+) -> tuple[Figure, Array]:
+    """A figure with rows and columns of axes, as an array of that shape.
+
+    Parameters
+    ----------
+    rows, columns : int
+    space : collection of int
+        Numbers, row by row from 0, of the axes that are views in 3-D.
+    widths : sequence of float, optional
+        Of the columns, relative to each other.
+    size : tuple of float
+        Width and height of one of them in inches.
+    """
+    if rows < 1 or columns < 1 or not set(space) <= set(range(rows * columns)):
+        raise ValueError(f"There is no grid of {rows} x {columns} axes with {sorted(space)} in space.")
+    figure = _part("figure").Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    places = figure.add_gridspec(rows, columns, width_ratios=widths)
+    axes = np.empty((rows, columns), dtype=object)
+    for number, place in enumerate(np.ndindex(rows, columns)):
+        one: Any = figure.add_subplot(places[place], projection="3d" if number in space else None)
+        axes[place] = one
+        if number not in space:
+            one.spines[["top", "right"]].set_visible(False)
+    return figure, axes
 
 
 # -- how points look -----------------------------------------------------------------------
