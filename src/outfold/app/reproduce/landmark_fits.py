@@ -1,0 +1,141 @@
+"""Fits of Roseland and of diffusion maps as the thesis on Roseland has them (Vazova, 2021), and how far they are from
+functions that are known."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from ... import DiffusionMaps, Roseland
+from ...quality import subspace_angles
+
+Array = NDArray[Any]
+
+CUT_OFF = 1e-4  # the weight at datafold's cut-off c, where exp(-c^2 / epsilon) is 1e-8
+
+
+# -- how it is measured --------------------------------------------------------------------
+
+
+def datafold_epsilon(points: Array, random: np.random.Generator) -> float:
+    """The kernel scale that datafold's ``optimize_parameters`` finds, which the thesis uses throughout.
+
+    epsilon = c^2 / -log(1e-8), c the largest distance to a 25th neighbour (itself the first) among at most 1000 points.
+
+    >>> line = np.arange(100.0)[:, None]  # at its ends the 25th is 24 away
+    >>> round(datafold_epsilon(line, np.random.default_rng(0)) * -np.log(1e-8))
+    576
+    """
+    some = points if len(points) <= 1000 else points[random.choice(len(points), 1000, replace=False)]
+    reach = cKDTree(points).query(some, min(25, len(points)))[0][:, -1].max()
+    return float(reach**2 / -np.log(1e-8))
+
+
+def missed(coordinates: Array, truth: Array) -> float:
+    """How much of some functions is not in the span of coordinates: root mean squared sine of the angles between them.
+
+    >>> x = np.linspace(0, 1, 101)
+    >>> round(missed(np.c_[x, x**2], np.c_[x + 3 * x**2]), 6)
+    0.0
+    """
+    angles = subspace_angles(coordinates - coordinates.mean(axis=0), truth - truth.mean(axis=0))
+    return float(np.sqrt(np.mean(np.sin(angles) ** 2)))
+
+
+def eigenvalue_error(found: Array, true: Array) -> float:
+    """Root mean squared relative error."""
+    return float(np.sqrt(np.mean((found[: len(true)] / true - 1) ** 2)))
+
+
+def noisiness(coordinates: Array, place: Array, *, neighbors: int = 50) -> float:
+    """How much of coordinates is not a smooth function of the true place: what a local mean leaves, as a share of their
+    spread.
+
+    >>> place = np.random.default_rng(0).uniform(size=(2000, 2))
+    >>> bool(noisiness(place, place) < 0.1), bool(noisiness(np.roll(place, 7, axis=0), place) > 0.9)
+    (True, True)
+    """
+    near = cKDTree(place).query(place, neighbors)[1]
+    left = coordinates - coordinates[near].mean(axis=1)
+    return float(np.sqrt(np.mean(left.var(axis=0) / coordinates.var(axis=0)) * neighbors / (neighbors - 1)))
+
+
+def agreement(points: Array, label: Array, *, neighbors: int = 5) -> float:
+    """Which share of each point's nearest others has its label."""
+    near = cKDTree(points).query(points, neighbors + 1)[1][:, 1:]
+    return float(np.mean(label[near] == label[:, None]))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fit, its unit coordinates and what its eigenvalues say of the Laplacian's."""
+
+    model: Any
+    coordinates: Array  # (n, count), each of variance 1
+    laplacian: Array  # (count,)
+    seconds: float
+
+
+def fitted(model: Any, X: Array) -> Fitted:
+    """Fit; mu = -2 log(lambda) / epsilon for diffusion maps, half of it for Roseland, whose step is two."""
+    start = time.perf_counter()
+    model.fit(X)
+    seconds = time.perf_counter() - start
+    steps = 2 if isinstance(model, Roseland) else 1
+    scale = steps * (model.epsilon_ if np.isfinite(model.epsilon_) else 1.0)  # a graph without weights has no scale
+    found = -2 * np.log(np.maximum(model.eigenvalues_, 1e-300)) / scale
+    return Fitted(model, model.embedding_ / model.embedding_.std(axis=0), found, seconds)
+
+
+def by_landmarks(X: Array, landmarks: Array, epsilon: float, count: int, *, alpha: float = 0.0) -> Fitted:
+    """Roseland; alpha=0 is the thesis's. A row keeps all landmarks or, if that is cheaper, those to the cut-off."""
+    some = landmarks[:: -(-len(landmarks) // 500)]
+    reach = np.sqrt(-2 * epsilon * np.log(CUT_OFF))
+    most = int(cKDTree(landmarks).query_ball_point(some, reach, return_length=True).max())
+    nearest = most + most // 8 if 8 * most < len(landmarks) else None
+    model = Roseland(count, landmarks=landmarks, epsilon=epsilon, alpha=alpha, t=0, n_neighbors=nearest)
+    return fitted(model, X)
+
+
+def by_all(X: Array, epsilon: float, count: int, *, alpha: float = 1.0) -> Fitted:
+    """Diffusion maps as datafold has them: weights beyond the cut-off, where they are 1e-4, are left out."""
+    return fitted(DiffusionMaps(count, epsilon=epsilon, alpha=alpha, t=0, threshold=CUT_OFF), X)
+
+
+def drawn(X: Array, share: float, random: np.random.Generator) -> Array:
+    """That share of the rows, at random."""
+    return X[np.sort(random.choice(len(X), max(2, round(share * len(X))), replace=False))]
+
+
+# -- true functions ------------------------------------------------------------------------
+
+
+def rectangle_truth(X: Array, count: int, *, sides: tuple[float, float] = (3.0, 5.0)) -> tuple[Array, Array]:
+    """The first non-constant Neumann functions of a rectangle, cos(pi i x / a) cos(pi j y / b), and their eigenvalues.
+
+    >>> functions, values = rectangle_truth(np.zeros((1, 2)), 4)
+    >>> (values / np.pi**2).round(3).tolist()
+    [0.04, 0.111, 0.151, 0.16]
+    """
+    i, j = (order.ravel()[1:] for order in np.meshgrid(np.arange(8), np.arange(8), indexing="ij"))
+    values = np.pi**2 * ((i / sides[0]) ** 2 + (j / sides[1]) ** 2)
+    first = np.argsort(values)[:count]
+    waves = np.cos(np.pi * X[:, :1] * i[first] / sides[0]) * np.cos(np.pi * X[:, 1:] * j[first] / sides[1])
+    return waves, values[first]
+
+
+def circle_truth(X: Array, pairs: int) -> tuple[Array, Array]:
+    """cos and sin of k times the angle, and k^2, each twice."""
+    angle, k = np.arctan2(X[:, 1], X[:, 0])[:, None], np.arange(1, pairs + 1)
+    functions = np.stack([np.cos(k * angle), np.sin(k * angle)], axis=2).reshape(len(X), -1)
+    return functions, np.repeat(k, 2) ** 2.0
+
+
+def s_curve_truth(place: Array, count: int = 5) -> tuple[Array, Array]:
+    """Those of the sheet laid flat, 3 pi long and 2 high: four along it, then the first across."""
+    return rectangle_truth(place + np.array([1.5 * np.pi, 0.0]), count, sides=(3 * np.pi, 2.0))
