@@ -22,6 +22,7 @@ from outfold import (
     LaplacianEigenmaps,
     LocallyLinearEmbedding,
     Roseland,
+    graphs,
     quality,
 )
 from outfold.datasets import s_curve, swiss_roll
@@ -423,6 +424,19 @@ def test_a_part_of_the_rows_has_about_the_loss_of_all():
     part = quality.kernel_loss(maps, X[200:], rows=150, random_state=1)
     np.testing.assert_allclose(part, whole, rtol=0.25)
     assert not np.array_equal(part, whole)
+
+
+def test_a_row_that_sees_nothing_is_its_nearest_anchor_and_one_beyond_floating_point_is_refused():
+    X, _ = s_curve(80, random_state=0)
+    far = np.vstack([X[:5], X[7] + [60.0, 0.0, 0.0]])
+    mutual = quietly(DiffusionMaps(2, n_neighbors=graphs.Mutual(8)).fit, X)
+    nearest = np.vstack([X[:5], X[cdist(far[5:], X).argmin()]])
+    found = expansion(mutual)
+    np.testing.assert_allclose(found.table(far, far), found.table(nearest, nearest), rtol=1e-10)
+    np.testing.assert_allclose(found.constant(far), found.constant(nearest), rtol=1e-10)
+    assert np.isfinite(quality.kernel_loss(mutual, far)).all()
+    with pytest.raises(ValueError, match="1 of 6 rows are so far outside"):
+        quality.kernel_loss(DiffusionMaps(2, n_neighbors=None).fit(X), far)
 
 
 @pytest.mark.parametrize(
