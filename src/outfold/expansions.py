@@ -36,6 +36,8 @@ from .runners import Threads, row_blocks
 
 Array = NDArray[Any]
 
+FARTHEST = -300.0  # log D below which 1 / D^2 overflows, or nearly
+
 
 class Expansion(ABC):
     """A kernel and how coordinates become its eigenfunctions."""
@@ -107,6 +109,12 @@ class Diffusion(Expansion):
             geometry, X = self.symmetric.geometry, X.copy()
             X[lost] = geometry.anchors[geometry.nearest(X[lost])]
             scaling[lost] = self.symmetric.log_scaling(X[lost])
+        far = np.flatnonzero(scaling < FARTHEST)
+        if len(far):
+            raise ValueError(
+                f"{len(far)} of {len(X)} rows are so far outside the data that the kernel of a row with itself, "
+                f"1 / d(x), is beyond floating point (the first is row {far[0]}). Leave out what trust(X) flags."
+            )
         return X, scaling
 
     def functions(self, X: Array, embedding: Array) -> Array:

@@ -207,7 +207,7 @@ def kernel_loss(
         columns, their_weight = found.anchors, found.measure
         others = found.pairs(columns, _embed(estimator, columns))[1]
     losses = np.zeros(count + 1)
-    for block in row_blocks(len(points), 4 * len(columns)):
+    for block in row_blocks(len(points), 1 + len(columns) // 4):
         left = found.to_anchors(points[block]) if columns is found.anchors else found.table(points[block], columns)
         losses += _squares(left, values, functions[block], others, weight[block], their_weight, bool(found.trivial))
     return losses[chosen] / (weight.sum() * their_weight.sum())
@@ -330,7 +330,7 @@ def _left(found: Expansion, points: Array, factors: list[tuple[Array, Array]], s
     """Sums of squares of s (C - F L F') s for up to three expansions, NaN for one that is not there, and of s C s."""
     sums = np.zeros(4)
     sums[len(factors) : 3] = np.nan
-    for block in row_blocks(len(points), 4 * len(points)):
+    for block in row_blocks(len(points), 1 + len(points) // 4):
         both = np.multiply.outer(scale[block], scale)
         C = found.table(points[block], points)
         sums[3] += np.square(C * both).sum()

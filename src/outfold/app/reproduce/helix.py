@@ -10,6 +10,7 @@ from scipy.spatial.distance import pdist
 
 from ... import plotting
 from ...datasets import helix
+from ...selection import gap_dimension, smallest_time, spectral_dimension
 from . import thesis
 from .record import Effort, Experiment, Outcome, Picture, Table, claimed, compared, measured
 
@@ -50,6 +51,7 @@ def run(effort: Effort) -> Outcome:
     errors = _over_draws(effort)
     curve, curve_picture, reconstruction, aligned = thesis.error_curve(data, effort)
     values = at[1].eigenvalues_
+    few, gap = spectral_dimension(values), gap_dimension(values)
     findings = [
         compared(
             "sigma, percentile 2 of the distances",
@@ -70,17 +72,21 @@ def run(effort: Effort) -> Outcome:
             "the first two very similar, then a decay",
             bool((1 - values[2]) / (1 - values[1]) > 2 * (1 - values[1]) / (1 - values[0])),
         ),
-        *thesis.chosen_dimension(
-            data,
-            "2",
-            why="The thesis says itself that the criterion fails here, and takes 2 by the gap; see the last line.",
+        claimed(
+            "dimension s(0.1, 1)",
+            f"> {thesis.SPECTRUM - 1}" if few is None else float(few),
+            "more than 20, which does not make sense",
+            few is None or few > 20,
         ),
+        claimed("dimension by the gap", float(gap or 0), "2, by the gap", gap == 2),
+        measured("dimension s(0.1, 40)", float(spectral_dimension(values, t=40) or np.inf)),
+        measured("first t with s(0.1, t) <= 2", smallest_time(values, 2)),
         _printed_error(errors),
         measured("the same test rows, aligned error in % of the spread", 100 * half.aligned),
         thesis.falls("reconstruction error, 120 to 1080 landmarks", reconstruction, "falls fast with the landmarks"),
         thesis.falls("aligned error, 120 to 1080 landmarks", aligned, None),
     ]
-    others = thesis.other_extensions(data, train, test, thesis.WAYS)
+    others = thesis.other_extensions(data, train, test)
     pictures = [_circle(data, at), decay, _by_percentile(data), _overlay(data, half), curve_picture]
     draws = Table(
         f"Reconstruction error with 1000 landmarks, {len(errors)} draws of the data",

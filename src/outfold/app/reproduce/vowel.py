@@ -51,7 +51,7 @@ def run(effort: Effort) -> Outcome:
         thesis.halves_picture(data, half),
         curve_picture,
     ]
-    others = thesis.other_extensions(data, train, test, thesis.WAYS)
+    others = thesis.other_extensions(data, train, test)
     return Outcome(findings, pictures, [spectra, curve, others])
 
 
