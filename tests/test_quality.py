@@ -307,20 +307,25 @@ OWN_RULE = [
 ]
 
 
-@pytest.mark.parametrize("name", OWN_RULE)
-def test_the_loss_on_training_rows_is_that_of_the_eigenvalues_left_out(name):
+APART = ["diffusion-maps joined", "diffusion-maps union", "diffusion-maps mutual", "isomap", "locally-linear-embedding"]
+
+
+@pytest.mark.parametrize(("name", "kind"), [(n, "plain") for n in OWN_RULE] + [(n, "clusters") for n in APART])
+def test_the_loss_on_training_rows_is_that_of_the_eigenvalues_left_out(name, kind):
     """Eckart and Young, against a dense decomposition of the kernel's table."""
-    X = cloud(0)
+    X = cloud(0, kind)
     fitted = quietly(clone(ALL_METHODS[name]).fit, X)
     found = expansion(fitted)
     points, measure = (found.anchors, found.measure) if found.solved_on_anchors else (X, np.ones(len(X)))
     K = found.to_anchors(points) if found.solved_on_anchors else found.table(points, points)
     values = eigh(K * np.sqrt(np.multiply.outer(measure, measure)), eigvals_only=True)[::-1]
     used = np.append(found.trivial, found.values) if found.trivial else found.values
-    kept = np.array([np.abs(values - value).argmin() for value in used])
-    np.testing.assert_allclose(values[kept], used, atol=1e-10 * max(1, values[0]))
-    first = 1 + bool(found.trivial)
-    left = [np.sum(np.delete(values, kept[:count]) ** 2) for count in range(first, len(used) + 1)]
+    remaining, left = list(values), []
+    for value in used:
+        taken = remaining.pop(int(np.abs(np.array(remaining) - value).argmin()))
+        assert taken == pytest.approx(value, abs=1e-10 * max(1, values[0]))
+        left.append(np.sum(np.square(remaining)))
+    left = left[bool(found.trivial) :]
     loss = quality.kernel_loss(fitted, None if found.solved_on_anchors else X)
     np.testing.assert_allclose(loss, np.array(left) / measure.sum() ** 2, atol=1e-10 * max(1, values[0] ** 2))
 

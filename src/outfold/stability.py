@@ -88,9 +88,9 @@ def induction_versus_perturbation(
     left_out : int or None
         How many rows of F to leave out in turn, drawn at random: each takes a fit. None: every one, as in the paper.
     match : "signs", "rigid" or "none"
-        How the fit without x is brought onto the fit with it, over the rows both have. The paper does nothing, a sign
-        apart, which is arbitrary there; Outfold's signs are a function of the data, which may be near 0 and
-        flip. "rigid" turns it too, for eigenvalues so close that one row turns their eigenvectors.
+        How the fit without x is brought onto the fit with it, over the rows both have. The paper does nothing ("none").
+        Outfold's signs are a function of the data, but one that may be near 0: "signs" flips back columns that flipped.
+        "rigid" turns them too, for eigenvalues so close that one row turns their eigenvectors.
     random_state : int
     verbose : bool
 
