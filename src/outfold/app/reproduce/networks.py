@@ -18,6 +18,7 @@ from .record import Effort, Experiment, Finding, Outcome, Picture, Table, measur
 Array = NDArray[Any]
 
 RUNS, TEST_SHARE = 10, 0.15
+MANY = "diffusion maps, 10 coordinates"
 SLIDES = {  # MSE, R^2, accuracy
     "rotated digits": {
         "GRAE (PHATE)": (0.0002, 0.6726, 1.0000),
@@ -56,7 +57,7 @@ def helices(seed: int) -> Factors:
 SETS: dict[str, Callable[[int], Factors]] = {"rotated digits": digits, "toroidal helices": helices}
 METHODS: dict[str, Callable[[], Any]] = {
     "diffusion maps": lambda: DiffusionMaps(2, inverse="barycentric"),
-    "diffusion maps, 10 coordinates": lambda: DiffusionMaps(10, inverse="barycentric"),
+    MANY: lambda: DiffusionMaps(10, inverse="barycentric"),
     "Isomap": lambda: Isomap(2, landmarks=500, inverse="barycentric"),
     "kernel PCA": lambda: KernelPCA(2, kernel="rbf", landmarks=500, inverse="barycentric"),
 }
@@ -138,10 +139,10 @@ def _findings(name: str, ours: dict[str, Array]) -> list[Finding]:
 
 
 def _picture(name: str, data: Factors) -> Picture:
-    figure, row = plotting.panels(*[0.75] * len(METHODS))
-    for axes, (method, build) in zip(row, METHODS.items()):
-        places = build().fit(data.X).embedding_
-        plotting.embedding(places, colors=data.angle, axes=axes, title=f"{name}: {method}")
+    fitted = {method: build().fit(data.X) for method, build in METHODS.items() if method != MANY}
+    figure, (row,) = plotting.grid(1, len(fitted), size=(4.8, 3.8))
+    for axes, (method, model) in zip(row, fitted.items()):
+        plotting.embedding(model, colors=data.angle, axes=axes, title=method)
     return Picture(name.replace(" ", "-"), figure, f"{name.capitalize()} in two coordinates, coloured by the angle.")
 
 

@@ -73,45 +73,37 @@ class Study:
 
 def spectra(study: Study, percentiles: Sequence[float]) -> tuple[Table, Picture]:
     """s(0.1, t) for several percentiles and times, and how the eigenvalues fall."""
-    figure, (left, right) = plotting.panels(1, 1)
-    rows = []
+    rows: list[list[Value]] = []
     for percentile in percentiles:
         maps = study.maps(SPECTRUM, percentile=percentile, t=1).fit(study.X)
-        kept = [spectral_dimension(maps.eigenvalues_, t=t) for t in TIMES]
-        rows.append(
-            [percentile, np.sqrt(maps.epsilon_), *(f"> {SPECTRUM - 1}" if k is None else float(k) for k in kept)]
-        )
-        left.plot(np.arange(1, SPECTRUM + 1), maps.eigenvalues_, marker="o", markersize=3, label=f"{percentile:g}")
-        if percentile == study.percentile:
-            decay = maps.eigenvalues_ / maps.eigenvalues_[0]
-    for t in TIMES:
-        right.plot(np.arange(1, SPECTRUM + 1), decay**t, marker="o", markersize=3, label=f"{t:g}")
-    right.axhline(0.1, color="#222222", linestyle="--", linewidth=1)
-    left.set(xlabel="number", ylabel="eigenvalue", title="t = 1, by percentile of the distances", ylim=(0, 1.03))
-    right.set(xlabel="number", ylabel="share of the first", title=f"percentile {study.percentile:g}, by t")
-    for axes, title in ((left, "percentile"), (right, "t")):
-        axes.legend(title=title, frameon=False)
-    table = Table(
-        "Dimension s(0.1, t) by percentile of the distances",
-        ["percentile", "sigma", *(f"t = {t:g}" for t in TIMES)],
-        rows,
-    )
+        kept = (spectral_dimension(maps.eigenvalues_, t=t) for t in TIMES)
+        rows.append([percentile, np.sqrt(maps.epsilon_), *(_dimension(found) for found in kept)])
+    columns = ["percentile", "sigma", *(f"t = {t:g}" for t in TIMES)]
+    figure, (left, right) = plotting.panels(1, 1)
+    rules = [Percentile(percentile) for percentile in percentiles]
+    plotting.decay(study.X, epsilons=rules, method=study.maps(2, t=1), components=SPECTRUM, axes=left)
+    plotting.spectrum(study.maps(SPECTRUM, t=1).fit(study.X), t=TIMES, axes=right)
     caption = (
         "Eigenvalues without the trivial 1: left for several percentiles, right at the thesis's percentile for several "
-        "times; the dashed line is delta = 0.1."
+        "times."
     )
-    return table, Picture("spectra", figure, caption)
+    return Table("Dimension s(0.1, t) by percentile of the distances", columns, rows), Picture(
+        "spectra", figure, caption
+    )
 
 
-def chosen_dimension(study: Study, paper: int | str, *, why: str = "") -> list[Finding]:
+def _dimension(found: int | None) -> Value:
+    return f"> {SPECTRUM - 1}" if found is None else float(found)
+
+
+def chosen_dimension(study: Study, paper: int, *, why: str = "") -> list[Finding]:
     """s(0.1, t) at the thesis's t, and the first t that gives as few."""
     eigenvalues = study.maps(SPECTRUM, t=1).fit(study.X).eigenvalues_
     found = spectral_dimension(eigenvalues, t=study.t)
-    ours = f"> {SPECTRUM - 1}" if found is None else float(found)
     first = smallest_time(eigenvalues, study.dimension)
     return [
-        claimed(f"dimension s(0.1, {study.t:g})", ours, str(paper), str(paper) in (f"{found}", str(ours)), why),
-        measured(f"first t with s(0.1, t) <= {study.dimension}", float(first) if first is not None else "none"),
+        claimed(f"dimension s(0.1, {study.t:g})", _dimension(found), f"{paper}", found == paper, why),
+        measured(f"first t with s(0.1, t) <= {study.dimension}", first),
     ]
 
 
