@@ -37,6 +37,8 @@ def small(effort):
     """An outcome with everything in it that a page must carry."""
     figure, (axes,) = plotting.panels(1)
     axes.plot(effort.random(0).normal(size=5))
+    for place in ("first", "second"):
+        warnings.warn(f"a cloud at the {place} place", UserWarning, stacklevel=1)
     findings = [
         compared("sigma", 0.1771, 0.1756, within=0.02),
         compared("rows", 1148, 1175, within=0, why="The rule | as written leaves fewer."),
@@ -94,10 +96,12 @@ def test_parts_of_an_experiment_draw_independently_of_each_other_and_of_the_orde
 def test_a_run_leaves_pictures_a_record_tables_and_the_page(stage, tmp_path):
     answer = call("helix", "--out", tmp_path / "new" / "papers", "--seed", 4, "--repeats", 2)
     assert answer.exit_code == 0, answer.output
+    assert answer.stderr == ""
     assert "2 agree, 1 differ, 1 without" in answer.stdout
     out = tmp_path / "new" / "papers"
     assert (out / "helix" / "curve.png").read_bytes().startswith(b"\x89PNG")
     (record,) = json.loads((out / "results.json").read_text())
+    assert record["notes"] == ["UserWarning, 2 times, first: a cloud at the first place"]
     assert (record["seed"], record["repeats"], record["tables"][0]["rows"][1]) == (4, 2, ["all", "nan"])
     again = Record.of(record)
     assert again.findings[0] == Finding("sigma", 0.1771, 0.1756, True)

@@ -10,6 +10,8 @@ import math
 import os
 import platform
 import time
+import warnings
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,11 +26,13 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "matplotlib")
 def run(experiment: Experiment, effort: Effort, out: Path) -> Record:
     """Run one experiment and write its pictures and record into ``out/<name>``."""
     start = time.perf_counter()
-    try:
-        outcome = experiment.run(effort)
-    except OSError as error:
-        raise NotAtHand(str(error)) from error
-    record = _record(experiment, effort, outcome, time.perf_counter() - start)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            outcome = experiment.run(effort)
+        except OSError as error:
+            raise NotAtHand(str(error)) from error
+    record = _record(experiment, effort, outcome, time.perf_counter() - start, _notes(heard))
     folder = out / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.png"):
@@ -50,7 +54,14 @@ def assemble(out: Path) -> list[Record]:
     return records
 
 
-def _record(experiment: Experiment, effort: Effort, outcome: Outcome, seconds: float) -> Record:
+def _notes(heard: list[warnings.WarningMessage]) -> list[str]:
+    """Each kind of warning once, with how often it came."""
+    kinds = Counter(warning.category.__name__ for warning in heard)
+    first = {warning.category.__name__: str(warning.message) for warning in reversed(heard)}
+    return [f"{kind}, {count} times, first: {first[kind]}" for kind, count in sorted(kinds.items())]
+
+
+def _record(experiment: Experiment, effort: Effort, outcome: Outcome, seconds: float, notes: list[str]) -> Record:
     pictures = [{"file": f"{picture.name}.png", "caption": picture.caption} for picture in outcome.pictures]
     findings = [Finding(**{**vars(line), "ours": _plain(line.ours)}) for line in outcome.findings]
     tables = [
@@ -60,7 +71,7 @@ def _record(experiment: Experiment, effort: Effort, outcome: Outcome, seconds: f
     versions = {"outfold": __version__, "python": platform.python_version()}
     versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
     about = (experiment.name, experiment.title, experiment.source, experiment.settings)
-    return Record(*about, round(seconds, 1), effort.seed, effort.repeats, versions, findings, tables, pictures)
+    return Record(*about, round(seconds, 1), effort.seed, effort.repeats, versions, findings, tables, pictures, notes)
 
 
 def _plain(value: Value) -> Value:
@@ -115,6 +126,7 @@ def markdown(record: Record) -> str:
         _grid(("figure", "ours", "paper", "verdict", "remark"), map(_line, record.findings)),
     ]
     parts += [f"**{table.title}**\n\n{_grid(table.columns, table.rows)}" for table in record.tables]
+    parts += [f"*{note}*" for note in record.notes]
     parts += [f"![{picture['caption']}]({record.name}/{picture['file']})" for picture in record.pictures]
     return "\n\n".join(parts)
 
@@ -186,6 +198,7 @@ def _section(record: Record, out: Path) -> str:
         *(_finding_row(finding) for finding in record.findings),
         "</tbody></table></div>",
         *(_html_table(table) for table in record.tables),
+        *(f'<p class="soft">{_text(note)}</p>' for note in record.notes),
         *(_figure(out / record.name / picture["file"], picture["caption"]) for picture in record.pictures),
         "</section>",
     ]

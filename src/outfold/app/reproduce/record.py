@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -105,7 +105,8 @@ class Record:
     versions: dict[str, str]
     findings: list[Finding]
     tables: list[Table]
-    pictures: list[dict[str, str]] = field(default_factory=list)  # file, caption
+    pictures: list[dict[str, str]]  # file, caption
+    notes: list[str]  # what the library warned of on the way
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
