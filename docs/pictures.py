@@ -18,9 +18,21 @@ from outfold import (
     Roseland,
     SpectralClustering,
 )
-from outfold.datasets import noisy_moons, s_curve, swiss_roll
-from outfold.exceptions import FarPointsWarning
-from outfold.plotting import embedding, panels, spectrum
+from outfold.bandwidths import Percentile
+from outfold.datasets import helix, noisy_moons, rotated_digits, s_curve, swiss_roll, toroidal_helices
+from outfold.exceptions import FarPointsWarning, SpectrumWarning
+from outfold.plotting import (
+    decay,
+    embedding,
+    grid,
+    kernel_sum,
+    overlay,
+    pairs,
+    panels,
+    spectrum,
+    thumbnails,
+    trust_map,
+)
 
 IMAGES = pathlib.Path(__file__).parent / "images"
 
@@ -30,11 +42,8 @@ def save(figure, name):
     figure.savefig(IMAGES / f"{name}.png", dpi=80)
 
 
-def in_space(figure, row, X, colors, title):
-    """Swap flat axes for a view of points in space."""
-    spot = row[0].get_subplotspec()
-    row[0].remove()
-    axes = figure.add_subplot(spot, projection="3d")
+def in_space(axes, X, colors, title):
+    """A view of points in space."""
     axes.scatter(*X.T, c=colors, s=6, cmap="viridis")
     axes.set(title=title, xticks=[], yticks=[], zticks=[])
     axes.view_init(12, -72)
@@ -45,8 +54,8 @@ def unrolled(method, data, name, title):
     X, place = data(1200, random_state=0)
     new, where = data(60, random_state=1)
     model = method.fit(X)
-    figure, row = panels(1, 1.2)
-    in_space(figure, row, X, place[:, 0], "data, coloured by place on the sheet")
+    figure, row = panels(1, 1.2, space=[0])
+    in_space(row[0], X, place[:, 0], "data, coloured by place on the sheet")
     embedding(
         model.embedding_, colors=place[:, 0], new=model.transform(new), new_colors=where[:, 0], axes=row[1], title=title
     )
@@ -170,6 +179,73 @@ def locally_linear_embedding():
     )
 
 
+# -- the page about plotting ---------------------------------------------------------------
+
+
+def plot_embedding():
+    X, label, phi = toroidal_helices(1200, random_state=0)
+    model = KernelPCA(3, kernel="linear").fit(X)
+    figure, row = panels(1, 1, space=[1])
+    embedding(model, colors=phi, axes=row[0], title="coloured by a number")
+    embedding(model, colors=np.array(["first", "second"])[label], axes=row[1], title="three coordinates, two groups")
+    save(figure, "plot-embedding")
+
+
+def plot_pairs():
+    X, place = s_curve(1000, random_state=0)
+    axes = pairs(DiffusionMaps(5).fit(X), colors=place[:, 1])
+    axes[0, 0].figure.set_size_inches(9.6, 7.6)
+    axes[0, 0].figure.savefig(IMAGES / "plot-pairs.png", dpi=80)
+
+
+def plot_new_points():
+    X, _ = helix(600, random_state=0)
+    new = np.vstack([helix(30, random_state=1)[0], np.random.default_rng(0).uniform(-1, 1, (6, 3))])
+    model = DiffusionMaps(2, epsilon=0.03).fit(X)
+    figure, row = panels(1, 1.15)
+    overlay(model, new, axes=row[0], title="overlay")
+    trust_map(model, new, axes=row[1], title="trust_map")
+    save(figure, "plot-new-points")
+
+
+def plot_trust_of_the_plane():
+    X, _ = noisy_moons(300, random_state=0)
+    figure, row = panels(1, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpectrumWarning)
+        model = DiffusionMaps(2).fit(X)
+        trust_map(model, axes=row[0], title="support")
+        trust_map(model.calibrate(), axes=row[1], title="bands, once calibrated")
+    save(figure, "plot-trust")
+
+
+def plot_thumbnails():
+    X, label, _ = rotated_digits(source="digits")
+    X = X[label == 0]
+    seen = np.arange(360) % 5 > 0
+    images = X.reshape(-1, 28, 28)
+    model = DiffusionMaps(2).fit(X[seen])
+    axes = thumbnails(model, images[seen], new=X[~seen], new_images=images[~seen], size=0.09)
+    axes.figure.set_size_inches(6.4, 5.6)
+    axes.figure.savefig(IMAGES / "plot-thumbnails.png", dpi=80)
+
+
+def plot_spectra():
+    X, _ = helix(1000, random_state=0)
+    figure, row = panels(1, 1.05)
+    spectrum(DiffusionMaps(20, epsilon=Percentile(15)).fit(X), axes=row[0])
+    spectrum(DiffusionMaps(20, epsilon=0.03).fit(X), t=(1, 10, 40), axes=row[1])
+    save(figure, "plot-spectrum")
+
+
+def plot_epsilon():
+    X, _ = helix(1000, random_state=0)
+    figure, row = grid(1, 2, widths=(1.1, 1))
+    decay(X, axes=row[0, 0], title="decay")
+    kernel_sum(DiffusionMaps(2).fit(X), axes=row[0, 1], title="kernel_sum")
+    save(figure, "plot-epsilon")
+
+
 PICTURES = (
     diffusion_maps,
     laplacian_eigenmaps,
@@ -180,6 +256,13 @@ PICTURES = (
     isomap,
     locally_linear_embedding,
     trust,
+    plot_embedding,
+    plot_pairs,
+    plot_new_points,
+    plot_trust_of_the_plane,
+    plot_thumbnails,
+    plot_spectra,
+    plot_epsilon,
 )
 
 if __name__ == "__main__":

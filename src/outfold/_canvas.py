@@ -98,7 +98,7 @@ def coordinates_of(coordinates: Sequence[int] | None, axes: Any) -> Sequence[int
 
 SEEN: dict[str, Any] = {"s": 14, "alpha": 0.45, "linewidths": 0, "zorder": 2}
 NEW: dict[str, Any] = {"s": 34, "alpha": 1.0, "linewidths": 0.9, "edgecolors": INK, "zorder": 3}
-OUTSIDE: dict[str, Any] = {"s": 52, "marker": "X", "c": "white", "linewidths": 1.1, "edgecolors": INK, "zorder": 4}
+OUTSIDE: dict[str, Any] = {"s": 70, "marker": "X", "c": "#ffdd55", "linewidths": 1.1, "edgecolors": INK, "zorder": 4}
 
 
 def places_of(points: Any, name: str) -> Array:
@@ -196,8 +196,8 @@ class Scale:
             return {"c": _palette(len(self.groups))[np.searchsorted(self.groups, value)]}
         return {"c": value, "cmap": "viridis", "vmin": self.values.min(), "vmax": self.values.max()}
 
-    def explain(self, axes: Any) -> None:
-        """Name the groups beside the axes, or show the scale, and say what an outline means."""
+    def explain(self, axes: Any, beside: Any = None) -> None:
+        """Name the groups beside the axes, or show the scale (beside all of some axes); say what an outline means."""
         line = part("lines").Line2D
         keys = []
         if self.groups is not None:
@@ -205,7 +205,8 @@ class Scale:
             keys = [line([], [], linestyle="", marker="o", color=shade, label=str(name)) for name, shade in shades]
         elif self.values is not None:
             coloured = [drawn for drawn in axes.collections if drawn.get_array() is not None]
-            axes.figure.colorbar(coloured[-1], ax=axes)
+            bar = axes.figure.colorbar(coloured[-1], ax=axes if beside is None else beside)
+            bar.solids.set_alpha(1)  # points are translucent, their scale is not
         outlined = len(self.clouds) > 1
         if outlined:
             look: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": INK}

@@ -148,7 +148,7 @@ def pairs(
         scale.draw(axes[i, j], (across, up))
     for empty in set(np.ndindex(shape)) - {(i, j) for i, j, *_ in places}:
         axes[empty].set_axis_off()
-    scale.explain(axes[0, -1] if against is not None else axes[0, 0])
+    scale.explain(axes[0, 0] if against is None else axes[0, -1], axes.ravel().tolist())
     if title:
         axes[0, 0].figure.suptitle(title)
     return axes
@@ -170,12 +170,12 @@ def overlay(
     places, trust = _embedded(estimator, new)
     flag = np.zeros(len(places), bool) if trust is None else trust.flag
     axes = ready(axes, coordinates)
-    seen.scatter(axes, coordinates, c=PLAIN, label=f"{seen.rows} training points")
-    looks = [(~flag, "new points", {**NEW, "c": ALERT}), (flag, "outside the data", OUTSIDE)]
+    seen.scatter(axes, coordinates, c=PLAIN, label=f"training: {seen.rows}")
+    looks = [(~flag, "new", {**NEW, "c": ALERT}), (flag, "outside the data", OUTSIDE)]
     for rows, name, look in looks:
         if rows.any():
             cloud = Cloud.of(places[rows], None, coordinates, "new", "", look)
-            cloud.scatter(axes, coordinates, label=f"{rows.sum()} {name}")
+            cloud.scatter(axes, coordinates, label=f"{name}: {rows.sum()}")
     frame(axes, coordinates)
     axes.legend(loc="best", fontsize="small")
     axes.set(title=title)
@@ -206,12 +206,12 @@ def trust_map(
     axes, title : as in ``embedding``
     """
     check_is_fitted(estimator)
+    if not hasattr(estimator, "trust"):
+        raise ValueError(f"{type(estimator).__name__} does not say how far to trust it: it has no trust(X).")
     if new is None or plane:
         return _trust_of_plane(estimator, new, coverage, axes, title)
     seen = Cloud.of(estimator, None, (0, 1), "estimator", "", SEEN)
     places, found = _embedded(estimator, new, coverage)
-    if found is None:
-        raise ValueError(f"{type(estimator).__name__} does not say how far to trust it: it has no trust(X).")
     Cloud.of(places, None, (0, 1), "new", "", {})  # refuses what cannot be drawn
     axes = ready(axes, (0, 1))
     seen.scatter(axes, (0, 1), c=FAINT)
@@ -255,9 +255,14 @@ def thumbnails(
         pictures.append(pictures_of(new_images, clouds[1].rows, "new_images"))
     axes = ready(axes, (0, 1))
     for cloud, shade in zip(clouds, (FAINT, ALERT)):
-        cloud.scatter(axes, (0, 1), c=shade)
+        cloud.scatter(axes, (0, 1), c=shade, s=10, linewidths=0)
     frame(axes, (0, 1))
     axes.margins(0.08)
+    if new is not None:
+        line = part("lines").Line2D
+        look: dict[str, Any] = {"linestyle": "", "marker": "s"}
+        keys = [line([], [], color=c, label=name, **look) for name, c in (("training", INK), ("new", ALERT))]
+        axes.legend(handles=keys, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False, borderpad=0)
     figure: Any = axes.figure
     figure.draw_without_rendering()  # so that places on the page are known
     side = size * min(axes.bbox.width, axes.bbox.height)
@@ -268,11 +273,6 @@ def thumbnails(
         for row in spread_out(places, taken, room * side):
             taken = np.vstack([taken, places[row]])
             hang(axes, stack[row], cloud.place[row, :2], side, shade, (stack.min(), stack.max()))
-    if new is not None:
-        line = part("lines").Line2D
-        frames = {"training": INK, "new": ALERT}
-        keys = [line([], [], linestyle="", marker="s", color=shade, label=name) for name, shade in frames.items()]
-        axes.figure.legend(handles=keys, loc="outside lower center", ncols=2, frameon=False)
     axes.set(title=title)
     return axes
 
@@ -297,6 +297,8 @@ def spectrum(
     """
     sizes = np.sort(np.abs(_eigenvalues(eigenvalues)))[::-1]
     times = np.atleast_1d(np.asarray(t, dtype=float))
+    if times.ndim != 1 or not len(times) or not (times > 0).all():
+        raise ValueError(f"t={t!r} must be a number above 0, or several.")
     kept = [spectral_dimension(sizes, t=time, delta=delta) for time in times]
     axes = ready(axes, (0, 1))
     number = np.arange(1, len(sizes) + 1)
@@ -307,16 +309,18 @@ def spectrum(
         axes.axhline(delta * heights[0], color=INK, linestyle="--", linewidth=1, label=f"{delta:g} of the largest")
         power = "" if times[0] == 1 else f"^{times[0]:g}"
         axes.set(ylabel=f"|eigenvalue|{power}", title=f"Spectrum: {above} of {len(sizes)} above the line")
+        axes.set_ylim(0, 1.15 * heights[0])  # room for the legend
+        axes.legend(loc="upper right", frameon=False)
     else:
         for time, count, shade in zip(times, kept, shades_of(len(times))):
             told = f"all {len(sizes)}" if count is None else count
             look: dict[str, Any] = {"color": shade, "marker": "o", "markersize": 4, "linewidth": 1.4}
             axes.plot(number, (sizes / sizes[0]) ** time, label=f"t = {time:g}: {told} above", **look)
         axes.axhline(delta, color=INK, linestyle="--", linewidth=1, label=f"delta = {delta:g}")
-        axes.set(ylabel="|eigenvalue / largest|^t", title="Spectrum at several diffusion times")
+        axes.set(ylabel="|eigenvalue / largest|^t", title="Spectrum at several diffusion times", ylim=(0, 1.03))
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False)
     axes.xaxis.set_major_locator(part("ticker").MaxNLocator(integer=True))
     axes.set(xlabel="number", xlim=(0.25, len(sizes) + 0.75))
-    axes.legend(loc="upper right", frameon=False)
     return axes
 
 
@@ -354,6 +358,8 @@ def decay(
         raise ValueError(f"{type(method).__name__} has no {' and no '.join(sorted(lacking))} to set.")
     if not 1 <= components < len(X):
         raise ValueError(f"components={components}: {len(X)} rows have 1 to {len(X) - 1} eigenvalues to draw.")
+    if not len(epsilons):
+        raise ValueError("epsilons is empty: pass at least one number or rule.")
     axes = ready(axes, (0, 1))
     for epsilon, shade in zip(epsilons, shades_of(len(epsilons))):
         fitted = _fitted_at(method, X, epsilon, components)
@@ -385,12 +391,12 @@ def kernel_sum(estimator: Any, X: Any = None, *, axes: Axes | None = None, title
     axes = ready(axes, (0, 1))
     axes.loglog(total.epsilons, total.sums, color=PLAIN, linewidth=2, label=f"sum over {len(survey.measure)} points")
     tangent = total.sums[best] * (total.epsilons / total.epsilons[best]) ** total.slopes[best]
-    inside = (tangent >= total.sums[0]) & (tangent <= total.sums[-1])
+    inside = np.abs(np.log10(total.epsilons / total.epsilons[best])) < 1
     look: dict[str, Any] = {"color": INK, "linestyle": "--", "linewidth": 1}
     axes.loglog(total.epsilons[inside], tangent[inside], label=f"steepest: dimension {dimension:.2f}", **look)
     if np.isfinite(epsilon):
         height = np.exp(np.interp(np.log(epsilon), np.log(total.epsilons), np.log(total.sums)))
-        axes.axvline(epsilon, color=ALERT, linewidth=1)
+        axes.plot([epsilon, epsilon], [total.sums[0], height], color=ALERT, linewidth=1)
         axes.plot([epsilon], [height], "o", color=ALERT, label=f"epsilon = {epsilon:.3g}")
     axes.set(xlabel="epsilon", ylabel="kernel sum", title=title)
     axes.legend(loc="upper left", frameon=False)
@@ -468,7 +474,10 @@ def _distances(estimator: Any, X: Any) -> tuple[DenseSurvey, float]:
         if X is None and metric is None:
             raise ValueError("metric='precomputed' leaves no rows to measure: pass the square matrix as X.")
         X = estimator.landmarks_ if X is None else X
-    rows = check_array(X, dtype=float, ensure_min_samples=2, ensure_all_finite="allow-nan" if metric else True)
+    rows = check_array(X, dtype=float, ensure_min_samples=2)
+    columns = len(rows) if metric is None else getattr(estimator, "n_features_in_", rows.shape[1])
+    if rows.shape[1] != columns:
+        raise ValueError(f"X has shape {rows.shape}, but {columns} columns are expected.")
     if len(rows) > _MOST_PAIRED:
         some = sample(len(rows), _MOST_PAIRED)
         rows = rows[some] if metric else rows[np.ix_(some, some)]
@@ -483,7 +492,7 @@ def _draw_trust(axes: Any, places: Array, found: Any, coverage: float) -> None:
         drawn = axes.scatter(*places[~off].T, c=values[~off], cmap=shades, **NEW)
         axes.figure.colorbar(drawn, ax=axes, label=name)
     if off.any():
-        axes.scatter(*places[off].T, **OUTSIDE, label=f"{off.sum()} outside the data")
+        axes.scatter(*places[off].T, **OUTSIDE, label=f"outside the data: {off.sum()}")
         axes.legend(loc="best", fontsize="small")
 
 
@@ -516,8 +525,8 @@ def _trust_of_plane(estimator: Any, new: Any, coverage: float, axes: Any, title:
     axes.scatter(*X.T, s=3, c=INK, alpha=0.5, linewidths=0)
     if new is not None:
         flag = estimator.trust(new).flag
-        axes.scatter(*rows[len(X) :][~flag].T, **{**NEW, "c": ALERT}, label=f"{(~flag).sum()} new points")
-        axes.scatter(*rows[len(X) :][flag].T, **OUTSIDE, label=f"{flag.sum()} outside the data")
+        axes.scatter(*rows[len(X) :][~flag].T, **{**NEW, "c": ALERT}, label=f"new: {(~flag).sum()}")
+        axes.scatter(*rows[len(X) :][flag].T, **OUTSIDE, label=f"outside the data: {flag.sum()}")
         axes.legend(loc="best", fontsize="small")
     axes.set(xlabel="feature 1", ylabel="feature 2", title=title)
     axes.set_aspect("equal", adjustable="datalim")
