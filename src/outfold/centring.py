@@ -9,7 +9,7 @@ Euclidean) gives sqrt(|lambda|) f if it is wanted at all (Laub and Mueller, 2004
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -159,6 +159,10 @@ class SquaredDistances:
         log_mass = self.nearness.log_mass(squared.min(axis=1))
         squared *= -0.5
         return squared, log_mass
+
+    def pairs(self, X: Array, Y: Array) -> Array:
+        """-d^2 / 2 between any rows."""
+        return -0.5 * replace(self.distances, anchors=Y).cross(X)
 
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)

@@ -71,6 +71,26 @@ class Geodesics:
         lists = self._steps(np.clip(Z, -1e150, 1e150))
         return PathRows(lists, self.table), self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
 
+    def pairs(self, X: Array, Y: Array) -> Array:
+        """-D^2 / 2 between any rows, through training points; a row is at distance 0 from itself."""
+        if len(self.at) < len(self.table):
+            raise ValueError(
+                f"Geodesics are known to the {len(self.at)} landmarks only, not between other rows: take "
+                "against='anchors', or fit without landmarks."
+            )
+        own, theirs = (self._steps(np.clip(Z, -1e150, 1e150)) for Z in (X, Y))
+        lengths = np.sqrt(own.squared), np.sqrt(theirs.squared)
+        inward = np.empty((len(self.table), len(Y)))  # from each node to each y
+        for j in range(len(Y)):
+            part = slice(theirs.ptr[j], theirs.ptr[j + 1])
+            inward[:, j] = (self.table[:, theirs.index[part]] + lengths[1][part]).min(axis=1)
+        out = np.empty((len(X), len(Y)))
+        for i in range(len(X)):
+            part = slice(own.ptr[i], own.ptr[i + 1])
+            out[i] = (inward[own.index[part]] + lengths[0][part, None]).min(axis=0)
+        out[replace(self.search.distances, anchors=Y).cross(X) == 0] = 0.0
+        return -0.5 * out**2
+
     def nearest(self, Z: Array) -> Array:
         if len(self.at) == len(self.table):
             lists = self.search.closest(np.clip(Z, -1e150, 1e150), 1, Threads(1))

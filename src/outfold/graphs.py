@@ -257,6 +257,16 @@ class DenseGraph:
         own = np.maximum(np.sqrt(_table_kth(squared, self.measure, self.local)), self.floor)
         return self._in_local_units(squared, own)
 
+    def pairs(self, X: Array, Y: Array) -> Array:
+        """What ``cross`` would measure between these rows if Y were anchors."""
+        squared = replace(self.distances, anchors=Y).cross(X)
+        if self.sigma is None or self.local is None:
+            return squared
+        own, theirs = (np.sqrt(_table_kth(self.distances.cross(Z), self.measure, self.local)) for Z in (X, Y))
+        squared /= np.maximum(own, self.floor)[:, None]
+        squared /= np.maximum(theirs, self.floor)
+        return squared
+
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)
 
@@ -329,6 +339,23 @@ class SparseGraph:
             return self.search.distances.nearest(Z)
         lists = self.search.closest(Z, 1, Threads(1))
         return lists.index[lists.ptr[:-1]]
+
+    def pairs(self, X: Array, Y: Array) -> Array:
+        """Squared distances between these rows, infinite where the predicate keeps no edge; radii over the anchors."""
+        squared = replace(self.search.distances, anchors=Y).cross(X)
+        (radii, sigma), (their_radii, their_sigma) = (self._own(self._nearest_lists(Z, Threads(1))) for Z in (X, Y))
+        units = 1.0 if sigma is None or their_sigma is None else np.multiply.outer(sigma, their_sigma)
+        if radii is None or their_radii is None:
+            limit = self.radius**2 * units
+        else:
+            limit = (np.minimum if self.kind == "mutual" else np.maximum).outer(radii, their_radii)
+        kept = np.where(squared <= limit, squared, np.inf) / units
+        if self.bridges is not None:
+            here, there = (csr_array(self.search.distances.cross(Z) == 0).astype(float) for Z in (X, Y))
+            copies = (here @ (self.bridges > 0).astype(float) @ there.T).toarray()
+            lengths = (here @ self.bridges @ there.T).toarray() / np.maximum(copies, 1)
+            kept = np.where(copies > 0, np.minimum(kept, lengths), kept)
+        return kept
 
     @staticmethod
     def _beyond(Z: Array) -> Array:

@@ -212,6 +212,11 @@ class KernelValues:
         lists = self.search.closest(np.clip(Z, -1e150, 1e150), 1, Threads(1))
         return self._of(Z), self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
 
+    def pairs(self, X: Array, Y: Array) -> Array:
+        """k(x, y) between any rows."""
+        among = replace(self, distances=replace(self.distances, anchors=Y))
+        return among._rbf(among.distances.cross(X)) if self.name == "rbf" else among._of(X)
+
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)
 

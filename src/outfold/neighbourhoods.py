@@ -206,6 +206,8 @@ def _table(name: str, values: Any) -> Array:
     bad = len(values) - int(np.isfinite(values).all(axis=1).sum())
     if bad:
         raise ValueError(f"{bad} of {len(values)} rows of {name} hold NaN or infinity: leave them out.")
+    if np.abs(values).max() > 1e150:
+        raise ValueError(f"Squared distances overflow: {name} reaches {np.abs(values).max():.1e}. Rescale it.")
     return np.ascontiguousarray(values)
 
 

@@ -59,6 +59,8 @@ class MarkovRule:
     kernel: Kernel
     measure: Array
     gain: Array  # m / q^alpha
+    stationary: Array | None = None  # pi of the anchors
+    log_total: float = 0.0  # log sum m d
 
     @property
     def row_entries(self) -> int:
@@ -125,6 +127,12 @@ class CanonicalRule:
     root: Array  # (n,), of the anchors
     log_total: float  # log sum_j m_j delta_j
 
+    @classmethod
+    def of(cls, markov: MarkovRule, alpha: float) -> CanonicalRule:
+        assert markov.stationary is not None
+        root = np.sqrt(markov.stationary / markov.measure)
+        return cls(markov, alpha, markov.measure / markov.gain, root, markov.log_total)
+
     @property
     def geometry(self) -> Any:
         return self.markov.geometry
@@ -151,6 +159,10 @@ class CanonicalRule:
     @property
     def log_scaling_of_anchors(self) -> Array:
         return np.log(self.powers) + np.log(self.root) + self.log_total / 2
+
+    def log_root(self, Z: Array) -> Array:
+        """log sqrt(delta(x) / sum m delta): what turns psi into the eigenvector of the symmetric kernel."""
+        return (self._log_delta(self.markov.rows(Z)) - self.log_total) / 2
 
     def _log_delta(self, rows: Rows) -> Array:
         typical, nearest = (rows @ np.column_stack([self.powers, self.root**2])).T
@@ -330,11 +342,9 @@ class Markov:
         return Operator("markov", W, 1.0, 2.0, measure, stationary, parts, measure * weight, q, total=total)
 
     def rule(self, operator: Operator, geometry: Any, kernel: Kernel, eigenvalues: Array) -> MarkovRule | CanonicalRule:
-        markov = MarkovRule(geometry, kernel, operator.measure, operator.gain)
-        if not self.canonical:
-            return markov
-        root = np.sqrt(operator.stationary / operator.measure)
-        return CanonicalRule(markov, self.alpha, operator.mass**self.alpha, root, float(np.log(operator.total)))
+        log_total = float(np.log(operator.total))
+        markov = MarkovRule(geometry, kernel, operator.measure, operator.gain, operator.stationary, log_total)
+        return CanonicalRule.of(markov, self.alpha) if self.canonical else markov
 
     def eigenvalues(self, operator_values: Array) -> Array:
         return operator_values

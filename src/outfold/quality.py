@@ -7,9 +7,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 from scipy.linalg import subspace_angles as angles_between
+from scipy.spatial.distance import cdist
 
+from . import _resolve
+from .expansions import Diffusion, Expansion, Small, expansion
+from .graphs import DenseGraph
+from .leastsquares import joint_degrees
 from .neighbourhoods import Score, continuity, distance_correlation, trustworthiness
+from .runners import Threads, free_memory, row_blocks
 from .stability import Induction, induction_versus_perturbation
 
 Array = NDArray[Any]
@@ -132,6 +139,323 @@ def subspace_angles(A: Any, B: Any, *, weights: Any = None) -> Array:
     return np.asarray(angles_between(A, B))
 
 
+# -- against its own kernel ------------------------------------------------------------------
+
+
+def kernel_loss(
+    estimator: Any,
+    X: Any = None,
+    *,
+    ranks: Any = None,
+    against: str = "rows",
+    sample_weight: Any = None,
+    rows: int | None = 2000,
+    random_state: int = 0,
+) -> Array:
+    """How much of the method's own kernel its coordinates leave: the loss that spectral methods minimise.
+
+    mean over pairs of (k(x, y) - sum_{r <= N} lambda_r f_r(x) f_r(y))^2, k the data-dependent kernel of the method
+    (:mod:`outfold.expansions`) and f_r its eigenfunctions as ``transform`` gives them (Bengio et al., 2004, section 4).
+    On the rows it was solved on it is the sum of the other squared eigenvalues over n^2, and no functions do better.
+    A constant that is no coordinate counts as rank 0: it is always in.
+
+    Parameters
+    ----------
+    estimator : a fitted method, with any extension
+    X : array of shape (n, n_features), optional
+        Training or new rows. None: the anchors it was solved on, with their weights.
+    ranks : sequence of int, optional
+        How many coordinates to use. None: 1, 2, ... all.
+    against : "rows" or "anchors"
+        Pairs of two rows of X, or of a row of X and an anchor. Between two new rows Isomap with landmarks has no
+        geodesic, and the kernel of locally linear embedding is 0 whatever they are: take "anchors" there.
+    sample_weight : array, optional
+        Of the rows of X.
+    rows : int or None
+        Of more rows so many are drawn at random. None: all.
+    random_state : int
+
+    Returns
+    -------
+    array with an entry for each rank
+
+    Examples
+    --------
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> loss = kernel_loss(DiffusionMaps(4).fit(X[:200]), X[200:])
+    >>> loss.shape, bool((loss[1:] < loss[:-1]).all())
+    ((4,), True)
+    """
+    found = expansion(estimator)
+    _resolve.one_of("against", against, ("rows", "anchors"))
+    if X is None and not found.solved_on_anchors:
+        raise ValueError(f"{type(estimator).__name__} solves for all rows and keeps the landmarks only: pass X.")
+    if X is None and sample_weight is not None:
+        raise ValueError("sample_weight belongs to the rows of X; without X those of the fit are used.")
+    count = len(found.values)
+    chosen = np.arange(1, count + 1) if ranks is None else np.atleast_1d(np.asarray(ranks))
+    if chosen.ndim != 1 or not len(chosen) or chosen.min() < 0 or chosen.max() > count or chosen.dtype.kind not in "iu":
+        raise ValueError(f"ranks={ranks!r} must be whole numbers from 0 to {count}, the number of coordinates.")
+    points, weight = _rows_of(estimator, found, X, sample_weight)
+    some = _some(len(points), rows, random_state)
+    points, weight = points[some], weight[some]
+    values, functions = found.pairs(points, _embed(estimator, points))
+    columns, others, their_weight = points, functions, weight
+    if against == "anchors" or X is None:
+        columns, their_weight = found.anchors, found.measure
+        others = found.pairs(columns, _embed(estimator, columns))[1]
+    losses = np.zeros(count + 1)
+    for block in row_blocks(len(points), 1 + len(columns) // 4):
+        left = found.to_anchors(points[block]) if columns is found.anchors else found.table(points[block], columns)
+        losses += _squares(left, values, functions[block], others, weight[block], their_weight, bool(found.trivial))
+    return losses[chosen] / (weight.sum() * their_weight.sum())
+
+
+def _squares(
+    left: Array, values: Array, own: Array, others: Array, weight: Array, their_weight: Array, trivial: bool
+) -> Array:
+    """Weighted sums of squares of what is left of a table after 0, 1, ... coordinates."""
+    out = []
+    for r in range(len(values) + (not trivial)):
+        if r or trivial:
+            at = r if trivial else r - 1
+            left -= np.multiply.outer(values[at] * own[:, at], others[:, at])
+        out.append(weight @ (left * left) @ their_weight)
+    return np.array(out)
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """How far the kernel between rows is from what eigenvectors extended to them give back: Frobenius norms."""
+
+    error: float  # by the estimator's extension, at ``rank``
+    nystrom: float  # by the Nystrom formula, at the same rank
+    every: float  # by the Nystrom formula with all eigenpairs, |C - B A^-1 B'|; NaN where rows are solved for
+    norm: float  # |C|
+    rank: int  # coordinates used, beside the constant
+    rows: int  # that were looked at; of more, norms are scaled up to all pairs
+    squared: bool  # whether all of these are squares
+
+    def __float__(self) -> float:
+        return self.error
+
+    def __str__(self) -> str:
+        return (
+            f"{self.error:.5g} at rank {self.rank} (Nystrom {self.nystrom:.5g}; with every eigenpair {self.every:.5g}; "
+            f"the kernel {self.norm:.5g})"
+        )
+
+
+def reconstruction_error(
+    estimator: Any,
+    X: Any,
+    *,
+    embedding: Any = None,
+    rank: int | None = None,
+    degrees: str = "anchors",
+    squared: bool = False,
+    rows: int | None = 5000,
+    random_state: int = 0,
+) -> Reconstruction:
+    """How well eigenvectors extended to new rows give back the kernel between them, for any extension.
+
+    |C - Phi Lambda Phi'|_F, C = a(x, y) the symmetric kernel between the rows, phi(x) = sqrt(d(x) / sum d) lambda^-t
+    Psi(x) the eigenvectors that an embedding Psi implies. For Nystrom with all eigenpairs this is |C - B A^-1 B'|_F,
+    with A between the anchors and B from rows to anchors (Dorado, 2018, equation 3.2.2). It falls as epsilon grows
+    whatever the embedding is worth: compare extensions by it, not bandwidths.
+
+    Parameters
+    ----------
+    estimator : a fitted method of a Markov or centred kernel, with any extension
+    X : array of shape (n, n_features)
+        Rows that are not anchors.
+    embedding : array of shape (n, n_components), optional
+        Where another function, such as a network, puts them in the estimator's coordinates. None: ``transform(X)``.
+    rank : int, optional
+        How many coordinates to use, beside the constant. None: all the estimator has.
+    degrees : "anchors" or "joint"
+        Whose degrees divide the kernel: over the anchors, as in the design of ``transform``, or over anchors and rows
+        together, as the thesis has it, which makes all of it smaller. Joint degrees are a factor of each row.
+    squared : bool
+        Squares of the norms, as equation 3.2.2 has it.
+    rows : int or None
+        Of more rows so many are drawn at random, and norms scaled up. None: all.
+    random_state : int
+
+    Examples
+    --------
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> found = reconstruction_error(DiffusionMaps(4).fit(X[:200]), X[200:])
+    >>> found.every < found.error == found.nystrom < found.norm
+    True
+    """
+    found = expansion(estimator)
+    _resolve.one_of("degrees", degrees, ("anchors", "joint"))
+    if isinstance(found, Small):
+        raise ValueError("The small end of a Laplacian or residual has no kernel to give back: see kernel_loss.")
+    rank = len(found.values) if rank is None else _resolve.count("rank", rank, low=0)
+    if rank > len(found.values):
+        raise ValueError(f"rank={rank} is more than the {len(found.values)} coordinates of the estimator.")
+    everything = _rows_of(estimator, found, X, None)[0]
+    some = _some(len(everything), rows, random_state)
+    points = everything[some]
+    own = _embed(estimator, points) if embedding is None else _placed(embedding, len(everything), found)[some]
+    model = getattr(estimator.model_, "spectral", estimator.model_)
+    factors = [found.pairs(points, places) for places in (own, model.embed(points, estimator._runner()))]
+    kept = rank + bool(found.trivial)
+    factors = [(values[:kept], functions[:, :kept]) for values, functions in factors]
+    if found.solved_on_anchors:
+        factors.append(_all_pairs(found, points))
+    scale = np.ones(len(points)) if degrees == "anchors" else _joint_scale(found, everything)[some]
+    sums = _left(found, points, factors, scale) * (len(everything) / len(points)) ** 2
+    error, nystrom, every, norm = (sums if squared else np.sqrt(sums)).tolist()
+    return Reconstruction(error, nystrom, every, norm, rank, len(points), squared)
+
+
+def _placed(embedding: Any, count: int, found: Expansion) -> Array:
+    embedding = _embedding("embedding", embedding)
+    if embedding.shape != (count, len(found.values)):
+        raise ValueError(
+            f"embedding has shape {embedding.shape}; of these rows in the estimator's coordinates it would be "
+            f"{(count, len(found.values))}."
+        )
+    return embedding
+
+
+def _left(found: Expansion, points: Array, factors: list[tuple[Array, Array]], scale: Array) -> Array:
+    """Sums of squares of s (C - F L F') s for up to three expansions, NaN for one that is not there, and of s C s."""
+    sums = np.zeros(4)
+    sums[len(factors) : 3] = np.nan
+    for block in row_blocks(len(points), 1 + len(points) // 4):
+        both = np.multiply.outer(scale[block], scale)
+        C = found.table(points[block], points)
+        sums[3] += np.square(C * both).sum()
+        for at, (values, functions) in enumerate(factors):
+            sums[at] += np.square((C - (functions[block] * values) @ functions.T) * both).sum()
+    return sums
+
+
+def _all_pairs(found: Expansion, points: Array) -> tuple[Array, Array]:
+    """Every eigenpair of the kernel between the anchors that is more than rounding, at the points by Nystrom."""
+    values, vectors = eigh(found.to_anchors(found.anchors))
+    kept = np.abs(values) > len(values) * np.finfo(float).eps * np.abs(values).max()
+    values, vectors = values[kept], vectors[:, kept]
+    return values, found.to_anchors(points) @ vectors / values
+
+
+def _joint_scale(found: Expansion, points: Array) -> Array:
+    """What degrees over anchors are of degrees over anchors and rows together."""
+    geometry = found.symmetric.geometry if isinstance(found, Diffusion) else None
+    if not (isinstance(geometry, DenseGraph) and geometry.sigma is None) or not isinstance(found, Diffusion):
+        raise ValueError(
+            "degrees='joint' is for diffusion maps and Laplacian eigenmaps over all pairs (n_neighbors=None): other "
+            "rules of edges change when rows join the anchors. Take degrees='anchors'."
+        )
+    joint = joint_degrees(found.symmetric, points, Threads())[1]
+    return np.exp(found.symmetric.log_scaling(points)) / joint
+
+
+def diffusion_distance(estimator: Any, X: Any, Y: Any = None, *, pairs: Any = None, exact: bool = False) -> Array:
+    """Diffusion distances between rows: how differently they diffuse.
+
+    sqrt(sum_k (p_t(x, k) - p_t(y, k))^2 / pi_k) = |Psi(x) - Psi(y)| in all diffusion coordinates.
+
+    Parameters
+    ----------
+    estimator : a fitted DiffusionMaps or Roseland
+        In its coordinates the distance is that of the components it keeps: never more than the exact one, and close to
+        it once lambda^t is small.
+    X : array of shape (n, n_features)
+    Y : array of shape (m, n_features), optional
+        None: distances between the rows of X.
+    pairs : array of int of shape (count, 2), optional
+        Row numbers of X and of Y: only these distances, however many rows there are.
+    exact : bool
+        From the powers of P themselves (DiffusionMaps with a whole t >= 1); memory and time of a table of anchors.
+
+    Returns
+    -------
+    array of shape (n, m), or (count,) with ``pairs``
+
+    Examples
+    --------
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(200, random_state=0)
+    >>> maps = DiffusionMaps(10, t=4).fit(X)
+    >>> kept, exact = diffusion_distance(maps, X[:2]), diffusion_distance(maps, X[:2], exact=True)
+    >>> bool(0.9 * exact[0, 1] < kept[0, 1] <= exact[0, 1])
+    True
+    """
+    found = expansion(estimator)
+    if getattr(found, "canonical", False) or not hasattr(found, "power") or hasattr(estimator, "laplacian"):
+        raise ValueError(
+            f"{type(estimator).__name__} has no diffusion time: diffusion distances are those of DiffusionMaps with "
+            "coordinates='diffusion' and of Roseland."
+        )
+    first = _rows_of(estimator, found, X, None)[0]
+    second = first if Y is None else _rows_of(estimator, found, Y, None)[0]
+    if pairs is not None:
+        pairs = np.asarray(pairs)
+        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+            raise ValueError(f"pairs must be whole numbers in two columns; got {pairs.dtype} of shape {pairs.shape}.")
+    elif 8.0 * len(first) * len(second) > free_memory():
+        raise MemoryError(
+            f"{len(first)} x {len(second)} distances take {8e-9 * len(first) * len(second):.1f} GB, more than is free. "
+            "Pass pairs= or fewer rows."
+        )
+    place = _exactly(found) if exact else lambda rows: _embed(estimator, rows)
+    if pairs is None:
+        here = place(first)
+        return cdist(here, here if Y is None else place(second))
+    out = np.empty(len(pairs))
+    for block in row_blocks(len(pairs), len(found.anchors) if exact else 64):
+        ends = [place(rows[pairs[block, side]]) for side, rows in enumerate((first, second))]
+        out[block] = np.linalg.norm(ends[0] - ends[1], axis=1)
+    return out
+
+
+def _exactly(found: Expansion) -> Any:
+    """p_t(x, .) / sqrt(pi)."""
+    if not isinstance(found, Diffusion) or found.power < 1 or found.power != int(found.power):
+        raise ValueError("exact=True is for DiffusionMaps with a whole t >= 1: it takes powers of P.")
+    markov, steps = found.symmetric.markov, int(found.power) - 1
+    same, stationary = np.eye(len(markov.gain)), markov.stationary
+    assert stationary is not None
+    end = np.diag(1 / np.sqrt(stationary))
+    if steps:
+        end = np.linalg.matrix_power(markov.rows(markov.geometry.anchors) @ same, steps) @ end
+    return lambda rows: markov.rows(rows) @ end
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+def _rows_of(estimator: Any, found: Expansion, X: Any, sample_weight: Any) -> tuple[Array, Array]:
+    """Rows in memory, checked, and their weights."""
+    if X is None:
+        return found.anchors, found.measure
+    points = np.ascontiguousarray(estimator._validate(X, reset=False), dtype=float)
+    weight = np.ones(len(points)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    if weight.shape != (len(points),) or not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
+        raise ValueError(f"sample_weight of shape {weight.shape} must be {len(points)} numbers >= 0, not all 0.")
+    return points, weight
+
+
+def _some(count: int, rows: int | None, random_state: int) -> Array:
+    if rows is None or _resolve.count("rows", rows) >= count:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(random_state).choice(count, rows, replace=False))
+
+
+def _embed(estimator: Any, points: Array) -> Array:
+    return np.asarray(estimator.model_.embed(points, estimator._runner()), dtype=float)
+
+
 def _embedding(name: str, values: Any) -> Array:
     values = np.asarray(values, dtype=float)
     values = values[:, None] if values.ndim == 1 else values
@@ -143,12 +467,16 @@ def _embedding(name: str, values: Any) -> Array:
 __all__ = [
     "Alignment",
     "Induction",
+    "Reconstruction",
     "Score",
     "aligned_error",
     "aligned_mse",
     "continuity",
+    "diffusion_distance",
     "distance_correlation",
     "induction_versus_perturbation",
+    "kernel_loss",
+    "reconstruction_error",
     "subspace_angles",
     "trustworthiness",
 ]

@@ -80,6 +80,14 @@ def weights(Z: Array, anchors: Array, lists: Lists, reg: float, trace: bool, run
     return csr_array((out, lists.index, lists.ptr), shape=(len(Z), len(anchors)))
 
 
+def weights_of_anchors(search: Any, k: int, reg: float, runner: Threads) -> tuple[csr_array, Lists]:
+    """The weights W of the fit, and the neighbours they belong to."""
+    points = search.distances.anchors
+    lists = search.closest(points, k + 1, runner)
+    lists = _k_nearest(lists.kept(lists.index != lists.rows()), k)
+    return weights(points, points, lists, reg, True, runner), lists
+
+
 @dataclass(frozen=True)
 class Residual:
     """Eigenfunctions of the small end, orthonormal in the measure; eigenvalues are those of (I - W)'(I - W)."""
@@ -140,9 +148,7 @@ class Reconstruction:
             )
         anchors = along_the_tree(anchors, Metric())
         search = neighbors.build(Metric().fit(anchors.points), "auto")
-        lists = search.closest(anchors.points, self.k + 1, runner)
-        lists = _k_nearest(lists.kept(lists.index != lists.rows()), self.k)
-        W = weights(anchors.points, anchors.points, lists, self.reg, True, runner)
+        W, lists = weights_of_anchors(search, self.k, self.reg, runner)
         pattern = csr_array((np.ones(W.nnz), W.indices, W.indptr), W.shape)
         parts = components.find(pattern, anchors.measure)
         if parts.count > 1 and self.components == "error":
@@ -159,7 +165,7 @@ class Reconstruction:
                 )
             return replace(self, components="warn").pose(rows, anchors.at(inside), measure, needed, runner)
         nearness, reference = Nearness.of(lists.squared[lists.ptr[:-1]], anchors.measure)
-        operator = replace(_operator(W, anchors.measure), parts=parts, runner=runner)
+        operator = replace(residual(W, anchors.measure), parts=parts, runner=runner)
         self._warn_if_slow(operator)
         return Problem(
             anchors,
@@ -203,7 +209,7 @@ class Reconstruction:
         return found
 
 
-def _operator(W: csr_array, measure: Array) -> Operator:
+def residual(W: csr_array, measure: Array) -> Operator:
     """-(I - W)' diag(m) (I - W), symmetric in the measure."""
     n, root = len(measure), np.sqrt(measure)
     A = csr_array(eye_array(n, format="csr") - W)

@@ -88,7 +88,8 @@ class LandmarkMarkov(SolvedOverLandmarks):
     """sigma^(2 power) psi: one step is two steps of diffusion, so eigenvalues are sigma^2."""
 
     def rule(self, operator: Operator, geometry: Any, kernel: Any, eigenvalues: Array) -> MarkovRule:
-        return MarkovRule(geometry, kernel, operator.measure, operator.gain)
+        log_total = float(np.log(operator.gain @ operator.mass))  # |c|^2, the degrees of all rows
+        return MarkovRule(geometry, kernel, operator.measure, operator.gain, operator.stationary, log_total)
 
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         """embedding = sigma^(2 power) psi = row @ (sigma^(2 power - 1) phi)."""

@@ -37,16 +37,16 @@ class Induction:
 
     @property
     def comparable_share(self) -> float:
-        """The share at which delta is first 0, between the shares by interpolation: 0 if it never is below, NaN if it
-        is never above."""
-        above = np.flatnonzero(self.delta >= 0)
+        """The share at which delta first reaches 0, by interpolation; NaN if it never does.
+
+        Where nothing is exchanged nothing is perturbed, and delta is minus the induction error.
+        """
+        shares, delta = np.append(0.0, self.exchanged), np.append(-self.induction[0], self.delta)
+        above = np.flatnonzero(delta >= 0)
         if not len(above):
             return float("nan")
-        at = above[0]
-        if at == 0:
-            return 0.0
-        low, high = self.delta[at - 1 : at + 1]
-        return float(self.exchanged[at - 1] + (self.exchanged[at] - self.exchanged[at - 1]) * -low / (high - low))
+        at = max(1, above[0])
+        return float(shares[at] - (shares[at] - shares[at - 1]) * delta[at] / (delta[at] - delta[at - 1]))
 
     def __str__(self) -> str:
         lines = ["exchanged       delta        95 % interval         perturbation  induction"]

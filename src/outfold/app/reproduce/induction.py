@@ -96,11 +96,11 @@ def measure(effort: Effort, tables: dict[str, Array], *, left_out: int = LEFT_OU
 
 
 def crossing(found: Induction) -> str:
-    """The share at which delta is first 0, in words."""
+    """The share at which delta is first 0, in words; below the smallest share tried it is not known."""
     share, tried = found.comparable_share, found.exchanged
     if np.isnan(share):
         return f"above {100 * tried[-1]:g} %"
-    return f"{100 * share:.2g} %" if share > 0 else f"below {100 * tried[0]:g} %"
+    return f"{100 * share:.2g} %" if share >= tried[0] else f"below {100 * tried[0]:g} %"
 
 
 def findings(found: Found, missing: Sequence[str] = ()) -> list[Finding]:
