@@ -195,7 +195,7 @@ def test_the_bandwidth_of_other_sets_is_that_of_the_faces_in_distances_to_the_te
 
 def induction_of(*delta, spread=0.1):
     delta = np.array(delta)
-    shares, same = np.array([0.01, 0.02, 0.1]), np.zeros(3)
+    shares, same = np.array([0.01, 0.02, 0.1]), np.ones(3)
     return Induction(1, shares, delta, same, same, delta - spread, delta + spread, same, same, same)
 
 
