@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...runners import Threads
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Item = TypeVar("Item")
 Value = float | str
@@ -67,7 +64,7 @@ class Picture:
     """A figure, the name of its file, and what to see in it."""
 
     name: str
-    figure: Figure
+    figure: Any  # of matplotlib
     caption: str
 
 
