@@ -255,6 +255,15 @@ def test_lobpcg_out_of_iterations_keeps_its_pairs():
     assert vectors.shape == (1500, 5)
 
 
+def test_cells_of_the_coarse_grid_may_depend_on_each_other():
+    roll, _ = datasets.swiss_roll(2048, random_state=0)  # LAPACK calls its coarse mass singular
+    found = [
+        DiffusionMaps(3, epsilon=np.inf, n_neighbors=25, solver=solver).fit(roll).eigenvalues_
+        for solver in ("lobpcg", "shift_invert")
+    ]
+    np.testing.assert_allclose(*found, atol=1e-10)
+
+
 def test_the_coarse_grid_of_a_binary_graph_is_regular():
     sheet = np.random.default_rng(0).uniform(size=(4000, 2))
     maps = LaplacianEigenmaps(4, n_neighbors=10, epsilon=np.inf).fit(sheet)

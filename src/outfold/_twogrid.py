@@ -240,12 +240,23 @@ def _coarse_pairs(coarse: csc_array, mass: csc_array, solve: Any, count: int, sp
     """Coarse eigenpairs, smallest first, orthonormal in the mass."""
     size = coarse.shape[0]
     if size <= max(DENSE_COARSE, 3 * count):
-        return linalg.eigh(coarse.toarray(), mass.toarray(), subset_by_index=(0, count - 1))
+        return _dense_pairs(coarse.toarray(), mass.toarray(), count)
     inverse = LinearOperator((size, size), matvec=solve, dtype=float)
     first = np.random.default_rng(size).standard_normal(size)
     values, vectors = eigsh(coarse, k=count, M=mass, sigma=-SHIFT * spread, OPinv=inverse, v0=first, tol=1e-3)
     order = np.argsort(values)
     return values[order], vectors[:, order]
+
+
+def _dense_pairs(coarse: Array, mass: Array, count: int) -> tuple[Array, Array]:
+    try:
+        return linalg.eigh(coarse, mass, subset_by_index=(0, count - 1))
+    except linalg.LinAlgError:  # cells that depend on each other: without what carries to nothing
+        sizes, directions = linalg.eigh(mass)
+        kept = sizes > 1e-12 * sizes[-1]
+        basis = directions[:, kept] / np.sqrt(sizes[kept])
+        values, vectors = linalg.eigh(basis.T @ coarse @ basis)
+        return values[:count], basis @ vectors[:, :count]
 
 
 def highest(operator: Operator, relax: Array) -> float:
