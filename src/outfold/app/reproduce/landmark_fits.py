@@ -65,6 +65,22 @@ def noisiness(coordinates: Array, place: Array, *, neighbors: int = 50) -> float
     return float(np.sqrt(np.mean(left.var(axis=0) / coordinates.var(axis=0)) * neighbors / (neighbors - 1)))
 
 
+def thickness(coordinates: Array, along: Array, *, parts: int = 100) -> float:
+    """How far points are from the mean curve of their embedding, wherever on it: root mean square, of their spread.
+
+    >>> along = np.linspace(0, 1, 2000)
+    >>> curve, off = np.c_[along, along**2], np.random.default_rng(0).normal(0, 0.05, 2000)
+    >>> round(thickness(curve, along), 2), bool(thickness(curve + np.c_[0 * off, off], along) > 0.05)
+    (0.0, True)
+    """
+    groups = np.array_split(np.argsort(along), parts)
+    corners = np.array([coordinates[group].mean(axis=0) for group in groups])
+    fine = np.linspace(0, parts - 1, 20 * parts)
+    curve = np.column_stack([np.interp(fine, np.arange(parts), column) for column in corners.T])
+    apart = cKDTree(curve).query(coordinates)[0]
+    return float(np.sqrt(np.mean(apart**2) / coordinates.var(axis=0).sum()))
+
+
 def agreement(points: Array, label: Array, *, neighbors: int = 5) -> float:
     """Which share of each point's nearest others has its label."""
     near = cKDTree(points).query(points, neighbors + 1)[1][:, 1:]
