@@ -672,3 +672,16 @@ def test_a_million_rows_are_judged_in_bounded_memory():
         assert quality.trustworthiness(X, position, new=(Z, there), rows=200) > 0.999
         assert 0.5 < quality.distance_correlation(X, position) < 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # KB
+
+
+def test_what_takes_a_table_of_all_anchors_is_left_out_or_refused_when_there_are_many(monkeypatch):
+    X, _ = datasets.s_curve(120, random_state=0)
+    maps = DiffusionMaps(3).fit(X[:80])
+    full = quality.reconstruction_error(maps, X[80:])
+    monkeypatch.setattr(quality, "EVERY", 79)
+    part = quality.reconstruction_error(maps, X[80:])
+    assert np.isnan(part.every)
+    assert (part.error, part.nystrom, part.norm) == (full.error, full.nystrom, full.norm)
+    monkeypatch.setattr(quality, "free_memory", lambda: 1e5)
+    with pytest.raises(MemoryError, match="80 anchors take 0.0 GB"):
+        quality.diffusion_distance(maps, X[:2], exact=True)

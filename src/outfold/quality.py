@@ -21,6 +21,8 @@ from .stability import Induction, induction_versus_perturbation
 
 Array = NDArray[Any]
 
+EVERY = 5000  # anchors up to which all eigenpairs are found
+
 
 @dataclass(frozen=True)
 class Alignment:
@@ -232,7 +234,7 @@ class Reconstruction:
 
     error: float  # by the estimator's extension, at ``rank``
     nystrom: float  # by the Nystrom formula, at the same rank
-    every: float  # by the Nystrom formula with all eigenpairs, |C - B A^-1 B'|; NaN where rows are solved for
+    every: float  # by the Nystrom formula with all eigenpairs, |C - B A^-1 B'|; NaN beyond 5000 anchors or for Roseland
     norm: float  # |C|
     rank: int  # coordinates used, beside the constant
     rows: int  # that were looked at; of more, norms are scaled up to all pairs
@@ -308,7 +310,7 @@ def reconstruction_error(
     factors = [found.pairs(points, places) for places in (own, model.embed(points, estimator._runner()))]
     kept = rank + bool(found.trivial)
     factors = [(values[:kept], functions[:, :kept]) for values, functions in factors]
-    if found.solved_on_anchors:
+    if found.solved_on_anchors and len(found.anchors) <= EVERY:
         factors.append(_all_pairs(found, points))
     scale = np.ones(len(points)) if degrees == "anchors" else _joint_scale(found, everything)[some]
     sums = _left(found, points, factors, scale) * (len(everything) / len(points)) ** 2
@@ -423,6 +425,12 @@ def _exactly(found: Expansion) -> Any:
     """p_t(x, .) / sqrt(pi)."""
     if not isinstance(found, Diffusion) or found.power < 1 or found.power != int(found.power):
         raise ValueError("exact=True is for DiffusionMaps with a whole t >= 1: it takes powers of P.")
+    needed = 32.0 * len(found.anchors) ** 2
+    if needed > free_memory():
+        raise MemoryError(
+            f"Powers of P between {len(found.anchors)} anchors take {needed / 1e9:.1f} GB, more than is free. Leave "
+            "exact=False: the coordinates come close once lambda^t is small."
+        )
     markov, steps = found.symmetric.markov, int(found.power) - 1
     same, stationary = np.eye(len(markov.gain)), markov.stationary
     assert stationary is not None
