@@ -675,7 +675,7 @@ def test_a_million_rows_are_judged_in_bounded_memory():
 
 
 def test_what_takes_a_table_of_all_anchors_is_left_out_or_refused_when_there_are_many(monkeypatch):
-    X, _ = datasets.s_curve(120, random_state=0)
+    X, _ = s_curve(120, random_state=0)
     maps = DiffusionMaps(3).fit(X[:80])
     full = quality.reconstruction_error(maps, X[80:])
     monkeypatch.setattr(quality, "EVERY", 79)
