@@ -20,6 +20,7 @@ from . import NAMES
 from .record import Effort, Experiment, Finding, NotAtHand, Outcome, Record, Table, Value
 
 RECORD = "result.json"
+COLUMNS = ("figure", "ours", "paper", "verdict", "remark")
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "matplotlib")
 
 
@@ -123,19 +124,21 @@ def markdown(record: Record) -> str:
         f"## {record.title}",
         f"`outfold reproduce {record.name}` · {record.source} · {record.seconds:.0f} s",
         record.settings,
-        _grid(("figure", "ours", "paper", "verdict", "remark"), map(_line, record.findings)),
+        grid(COLUMNS, map(line, record.findings)),
     ]
-    parts += [f"**{table.title}**\n\n{_grid(table.columns, table.rows)}" for table in record.tables]
+    parts += [f"**{table.title}**\n\n{grid(table.columns, table.rows)}" for table in record.tables]
     parts += [f"*{note}*" for note in record.notes]
     parts += [f"![{picture['caption']}]({record.name}/{picture['file']})" for picture in record.pictures]
     return "\n\n".join(parts)
 
 
-def _line(finding: Finding) -> tuple[Value, ...]:
-    return finding.what, finding.ours, told(finding.paper), verdict(finding.agrees), finding.why
+def line(finding: Finding) -> tuple[Value | None, ...]:
+    """Its cells."""
+    return finding.what, finding.ours, finding.paper, verdict(finding.agrees), finding.why
 
 
-def _grid(columns: Iterable[str], rows: Iterable[Iterable[Value]]) -> str:
+def grid(columns: Iterable[str], rows: Iterable[Iterable[Value | None]]) -> str:
+    """A table in Markdown."""
     lines = [[str(column) for column in columns], *([told(cell) for cell in row] for row in rows)]
     lines = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     lines.insert(1, ["---"] * len(lines[0]))
