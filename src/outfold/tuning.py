@@ -29,10 +29,12 @@ from sklearn.utils import check_random_state
 from . import _engine, _resolve, crossfit
 from .distances import Metric
 from .graphs import AllPairs, DenseSurvey, survey
+from .landmarks import Anchors
 from .methods import DiffusionMaps, LaplacianEigenmaps, Roseland, SpectralClustering
 from .quality import Alignment
 from .runners import Threads
 from .selection import LEAST, residuals, slope_dimension, smallest_time, spectral_dimension
+from .solvers import LowRank
 from .sources import InMemory
 
 Array = NDArray[Any]
@@ -163,10 +165,9 @@ def tune(
     repeats, rows = _resolve.count("repeats", repeats), _resolve.count("rows", rows, low=20)
     if dimension != "auto" and _resolve.count("dimension", dimension) > components:
         raise ValueError(f"dimension={dimension} is more than the components={components} that are looked at.")
-    X = np.ascontiguousarray(clone(method)._validate(X, reset=True), dtype=float)
-    whole, random = X, check_random_state(random_state)
-    if len(whole) > rows:
-        X = whole[np.sort(random.permutation(len(whole))[:rows])]
+    random = check_random_state(random_state)
+    whole = np.ascontiguousarray(clone(method)._validate(X, reset=True), dtype=float)
+    seeker, whole, X = _within(method, whole, rows, random)
     seeds = [int(random.randint(2**31 - 1)) for _ in range(repeats)]
     components = min(components, len(X) - -(-len(X) // folds) - 1)
     runner = Threads(n_jobs)
@@ -178,12 +179,15 @@ def tune(
     for value, grid in plan:
         trials = []
         for width in grid:
-            trial = _Trial.of(X, width, _at(method, components, width, value), folds, seeds, runner)
+            trial = _Trial.of(X, width, _at(seeker, components, width, value), folds, seeds, runner)
             bar.update(len(X) * (1 + folds * repeats))
-            trials += [] if trial is None else [trial]
+            if isinstance(trial, _Trial):
+                trials.append(trial)
+        if not trials:
+            raise ValueError(f"No candidate could be fitted to {len(X)} rows and parts of them; the last said: {trial}")
         searched.append(_weighed(trials, value, known, _steps(method)))
     bar.close()
-    return _concluded(method, X, whole, known, searched, dimension, times)
+    return _concluded(method, seeker, X, whole, known, searched, dimension, times)
 
 
 # -- what is searched ----------------------------------------------------------------------
@@ -203,6 +207,39 @@ def _checked(method: Any) -> Any:
             f"{method._precomputed()}='precomputed' has no features to hold out and measure: pass features."
         )
     return method
+
+
+def _within(method: Any, whole: Array, rows: int, random: Any) -> tuple[Any, Array, Array]:
+    """The method as it is searched, the rows its fit depends on, and those of them that are looked at.
+
+    A method that solves its problem on landmarks is searched on them, as if they were all. Roseland's are chosen once,
+    and each part has those that are among its rows: chosen anew, they would add noise that missing rows do not explain.
+    """
+    seeker, given = clone(method), getattr(method, "landmarks", None)
+    rng = np.random.default_rng(random.randint(2**31 - 1))
+    if given is not None and not isinstance(method, Roseland):
+        whole = _resolve.landmark_choice(given).select(InMemory(whole), np.ones(len(whole)), rng).points
+        seeker.set_params(landmarks=None)
+        if isinstance(method.solver, LowRank):
+            seeker.set_params(solver="auto")
+    X = whole if len(whole) <= rows else whole[np.sort(rng.permutation(len(whole))[:rows])]
+    if isinstance(method, Roseland):
+        given = min(given, len(X)) if isinstance(given, int | np.integer) else given
+        chosen = _resolve.landmark_choice(given).select(InMemory(X), np.ones(len(X)), rng)
+        seeker.set_params(landmarks=chosen.points if chosen.index is None else _Among(chosen.points))
+    return seeker, whole, X
+
+
+@dataclass(frozen=True)
+class _Among:
+    """Those of some points that are among the rows."""
+
+    points: Array
+
+    def select(self, rows: Any, measure: Array, rng: np.random.Generator) -> Anchors:
+        wanted = {point.tobytes() for point in self.points}
+        index = np.flatnonzero([row.tobytes() in wanted for row in rows.array()])
+        return Anchors(rows.take(index), index, measure[index])
 
 
 def _steps(method: Any) -> int | None:
@@ -297,8 +334,8 @@ class _Trial:
     @classmethod
     def of(
         cls, X: Array, epsilon: float, recipe: _engine.Recipe, folds: int, seeds: list[int], runner: Threads
-    ) -> _Trial | None:
-        """None if the data cannot be fitted so."""
+    ) -> _Trial | ValueError:
+        """Why not, if the data cannot be fitted so."""
         try:
             measure = np.ones(len(X))
             found = _engine.fit(InMemory(X), recipe, measure, np.random.default_rng(seeds[0]), runner)
@@ -313,8 +350,8 @@ class _Trial:
                     functions[~held], functions[held] = embedding, fold.found.model.embed(fold.points, runner)
                     shrink = fold.alignment.scale  # of columns whose length is 1 over the rows
                     parts.append((held, fold.found.eigenvalues, shrink * functions))
-        except ValueError:
-            return None
+        except ValueError as error:
+            return error
         whole: Any = found.embedding
         return cls(epsilon, found.eigenvalues, whole, parts)
 
@@ -381,11 +418,6 @@ class _Search:
 
 def _weighed(trials: list[_Trial], alpha: float | None, known: DenseSurvey, steps: int | None) -> _Search:
     """Compare at a time that belongs to the best candidate: choose, set the time, and again until it stays."""
-    if not trials:
-        raise ValueError(
-            "No candidate could be fitted. Rows may be too few or too much alike; pass fewer components, or fit the "
-            "method once to see its own error."
-        )
     if steps is None:
         return _Search(_table(trials, alpha, lambda trial: _as_it_is), trials, 0)
     widths = np.array([trial.epsilon for trial in trials])
@@ -442,7 +474,14 @@ def _root(squares: Array) -> tuple[float, float]:
 
 
 def _concluded(
-    method: Any, X: Array, whole: Array, known: DenseSurvey, searched: list[_Search], dimension: int | str, times: Any
+    method: Any,
+    seeker: Any,
+    X: Array,
+    whole: Array,
+    known: DenseSurvey,
+    searched: list[_Search],
+    dimension: int | str,
+    times: Any,
 ) -> Tuning:
     """The best alpha, the coordinates and the time, carried over from the rows searched to all."""
     own = searched[0]
@@ -458,7 +497,12 @@ def _concluded(
     best = {name: value for name, value in best.items() if value is not None and steps is not None}
     functions, values, told = trial.functions, chosen.eigenvalues, _notes(search, X, whole, steps)
     if len(X) < len(whole) <= REFITTED:  # the order of eigenpairs may be another
-        recipe = _at(method, functions.shape[1], best.get("epsilon", np.nan), chosen.alpha)
+        recipe = _at(
+            method if isinstance(method, Roseland) else seeker,
+            functions.shape[1],
+            best.get("epsilon", np.nan),
+            chosen.alpha,
+        )
         fit = _engine.fit(InMemory(whole), recipe, np.ones(len(whole)), np.random.default_rng(0), Threads())
         functions, values, carried = np.asarray(fit.embedding), fit.eigenvalues, 1.0
     left = residuals(functions)
