@@ -295,3 +295,23 @@ def test_selection_offers_it_and_nothing_that_is_not_there():
     assert selection.tune is tune
     with pytest.raises(AttributeError, match="no attribute 'tuen'"):
         selection.tuen  # noqa: B018
+
+
+# -- the picture ---------------------------------------------------------------------------
+
+
+def test_the_picture_shows_each_part_and_marks_the_choice(s_curve):
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib: pip install 'outfold[plot]'")
+    from outfold import plotting
+
+    _, found = s_curve
+    _, (axes,) = plotting.panels(1)
+    assert plotting.tuning(found, axes=axes) is axes
+    lines = {line.get_label(): line for line in axes.lines}
+    rows = [row for row in found.table if row.alpha == found.chosen.alpha]
+    for label, name in (("held-out error", "error"), ("stability", "stability"), ("bias", "bias")):
+        np.testing.assert_array_equal(lines[label].get_ydata(), [getattr(row, name) for row in rows])
+    assert {f"all, alpha {alpha:g}" for alpha in (0.5, 1.0)} <= set(lines)
+    assert axes.lines[-1].get_xdata()[0] == found.chosen.epsilon
+    with pytest.raises(ValueError, match="one epsilon, which makes no curve"):
+        plotting.tuning(tune(drawn("circle", 60, 0), epsilon=0.1, alpha=1.0))

@@ -91,6 +91,51 @@ def panels(*widths: float) -> tuple[Figure, Sequence[Axes]]:
     return figure, row
 
 
+def tuning(result: Any, *, axes: Axes | None = None) -> Axes:
+    """Held-out error, stability, bias and all of them against epsilon, with bands of a standard error.
+
+    Of other alphas than the chosen one only the last, faintly.
+
+    Parameters
+    ----------
+    result : what ``outfold.selection.tune`` returns
+    axes : matplotlib axes, optional
+    """
+    alphas = sorted({row.alpha for row in result.table}, key=lambda alpha: alpha or 0.0)
+    if len(result.table) == len(alphas):
+        raise ValueError(f"{result.method} was tried with one epsilon, which makes no curve; print the result instead.")
+    axes = panels(1)[1][0] if axes is None else axes
+    for at, alpha in enumerate(alphas):
+        rows = [row for row in result.table if row.alpha == alpha]
+        epsilon = np.array([row.epsilon for row in rows])
+        total = np.array([row.total for row in rows])
+        if alpha != result.chosen.alpha:
+            axes.plot(
+                epsilon,
+                total,
+                color=_FAINT,
+                linestyle=("-", "--", ":")[at % 3],
+                label=f"all, alpha {alpha:g}",
+                zorder=1,
+            )
+            continue
+        for name, shade in (("error", _PLAIN), ("stability", "#228833")):
+            values, bands = (np.array([getattr(row, name + end) for row in rows]) for end in ("", "_band"))
+            axes.plot(epsilon, values, color=shade, label="held-out error" if name == "error" else name)
+            axes.fill_between(
+                epsilon, np.maximum(values - bands, 0), values + bands, color=shade, alpha=0.2, linewidth=0
+            )
+        axes.plot(epsilon, [row.bias for row in rows], color="#cc6677", label="bias")
+        axes.plot(epsilon, total, color=_INK, linewidth=2, label="all" if alpha is None else f"all, alpha {alpha:g}")
+        axes.plot(result.chosen.epsilon, result.chosen.total, "o", color=_INK, zorder=4)
+    axes.axvline(result.chosen.epsilon, color=_INK, linestyle="--", linewidth=1)
+    axes.set(xlabel="epsilon", ylabel="relative to the spread", xscale="log")
+    axes.set_title(f"{result.method}: epsilon {result.chosen.epsilon:.3g}, {result.dimension} coordinates")
+    axes.set_ylim(0, 1.05 * max(min(1.2, max(row.total for row in result.table)), 2 * result.chosen.total))
+    axes.legend(frameon=False)
+    return axes
+
+
 # -- how points look -----------------------------------------------------------------------
 
 _SEEN: dict[str, Any] = {"s": 14, "alpha": 0.45, "linewidths": 0, "zorder": 2}
