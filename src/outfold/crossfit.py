@@ -112,9 +112,9 @@ def sampled(
     return sample, alone(recipe, components, epsilon)
 
 
-def folds(sample: Sample, recipe: _engine.Recipe, count: int, runner: Threads) -> Iterator[Fold]:
+def folds(sample: Sample, recipe: _engine.Recipe, count: int, runner: Threads, seed: int = SEED) -> Iterator[Fold]:
     """Every row is held out once; copies of a row together, so that none is new to a fold that holds another."""
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(seed)
     counted = np.flatnonzero(sample.measure > 0)
     places, member = np.unique(sample.X[counted], axis=0, return_inverse=True)
     label = np.full(len(sample.X), -1)

@@ -63,6 +63,7 @@ __all__ = [
     "spectrum",
     "thumbnails",
     "trust_map",
+    "tuning",
 ]
 
 Array = NDArray[Any]
@@ -400,6 +401,51 @@ def kernel_sum(estimator: Any, X: Any = None, *, axes: Axes | None = None, title
         axes.plot([epsilon], [height], "o", color=ALERT, label=f"epsilon = {epsilon:.3g}")
     axes.set(xlabel="epsilon", ylabel="kernel sum", title=title)
     axes.legend(loc="upper left", frameon=False)
+    return axes
+
+
+def tuning(result: Any, *, axes: Axes | None = None) -> Axes:
+    """Held-out error, stability, bias and all of them against epsilon, with bands of a standard error.
+
+    Of other alphas than the chosen one only the last, faintly.
+
+    Parameters
+    ----------
+    result : what ``outfold.selection.tune`` returns
+    axes : matplotlib axes, optional
+    """
+    alphas = sorted({row.alpha for row in result.table}, key=lambda alpha: alpha or 0.0)
+    if len(result.table) == len(alphas):
+        raise ValueError(f"{result.method} was tried with one epsilon, which makes no curve; print the result instead.")
+    axes = ready(axes, (0, 1))
+    for at, alpha in enumerate(alphas):
+        rows = [row for row in result.table if row.alpha == alpha]
+        epsilon = np.array([row.epsilon for row in rows])
+        total = np.array([row.total for row in rows])
+        if alpha != result.chosen.alpha:
+            axes.plot(
+                epsilon,
+                total,
+                color=FAINT,
+                linestyle=("-", "--", ":")[at % 3],
+                label=f"all, alpha {alpha:g}",
+                zorder=1,
+            )
+            continue
+        for name, shade in (("error", PLAIN), ("stability", "#228833")):
+            values, bands = (np.array([getattr(row, name + end) for row in rows]) for end in ("", "_band"))
+            axes.plot(epsilon, values, color=shade, label="held-out error" if name == "error" else name)
+            axes.fill_between(
+                epsilon, np.maximum(values - bands, 0), values + bands, color=shade, alpha=0.2, linewidth=0
+            )
+        axes.plot(epsilon, [row.bias for row in rows], color="#cc6677", label="bias")
+        axes.plot(epsilon, total, color=INK, linewidth=2, label="all" if alpha is None else f"all, alpha {alpha:g}")
+        axes.plot(result.chosen.epsilon, result.chosen.total, "o", color=INK, zorder=4)
+    axes.axvline(result.chosen.epsilon, color=INK, linestyle="--", linewidth=1)
+    axes.set(xlabel="epsilon", ylabel="relative to the spread", xscale="log")
+    axes.set_title(f"{result.method}: epsilon {result.chosen.epsilon:.3g}, {result.dimension} coordinates")
+    axes.set_ylim(0, 1.05 * max(min(1.2, max(row.total for row in result.table)), 2 * result.chosen.total))
+    axes.legend(frameon=False)
     return axes
 
 

@@ -9,7 +9,8 @@ need |lambda| <= 1 say so.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +24,21 @@ from .distances import Metric
 from .graphs import AllPairs, survey
 from .runners import Threads, row_blocks
 
+if TYPE_CHECKING:
+    from .tuning import Tuning, tune
+
 Array = NDArray[Any]
 
 GAPS = ("rate", "difference", "ratio")
 RIDGE = 1e-6  # of the spread: a row with one neighbour in reach has no slope of its own
 LEAST = 0.4  # the residual of a new direction, if nothing else is said
+
+
+def __getattr__(name: str) -> Any:
+    """The search stands on the methods, and they on this module: it is loaded when it is asked for."""
+    if name in ("Tuning", "tune"):
+        return getattr(import_module(".tuning", __package__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 # -- dimension -----------------------------------------------------------------------------
@@ -432,3 +443,17 @@ def _table(name: str, values: Any, *, least: int) -> Array:
     if not np.isfinite(table).all():
         raise ValueError(f"{name} has NaN or infinite entries in {int((~np.isfinite(table)).any(axis=1).sum())} rows.")
     return table
+
+
+__all__ = [
+    "LocalLinearSelection",
+    "Tuning",
+    "entropy_time",
+    "gap_dimension",
+    "residuals",
+    "slope_dimension",
+    "smallest_time",
+    "spectral_dimension",
+    "spectral_entropy",
+    "tune",
+]
