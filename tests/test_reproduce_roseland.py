@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from outfold import DiffusionMaps
+from outfold import DiffusionMaps, Roseland
 from outfold.app.reproduce import experiment, landmark_fits, roseland, run_times
 from outfold.app.reproduce.record import Effort
 from outfold.datasets import circle, rectangle, s_curve
@@ -114,7 +114,7 @@ def test_clean_landmarks_leave_a_thinner_curve_than_noisy_ones_and_these_than_th
 
 def test_held_out_digits_land_where_a_fit_of_all_puts_them():
     X, label = roseland.digits()
-    figures, embedded, extended, old, new = roseland.held_out(X, label, EFFORT.random(3))
+    figures, embedded, extended, old, new = landmark_fits.held_out(X, label, EFFORT.random(3))
     assert len(embedded) == len(old)
     assert len(extended) == len(new) == round(len(X) / 3)
     assert not set(old) & set(new)
@@ -145,7 +145,7 @@ def test_the_clock_measures_each_size_once(monkeypatch):
     clock = run_times.Clock(EFFORT, 3000)
     fits.clear()
     assert clock.roseland(3000, 300, None) == clock.roseland(3000, 300, None) == clock.diffusion(500, 32) == 1.0
-    assert fits == [(roseland.Roseland, 3000), (DiffusionMaps, 500)]
+    assert fits == [(Roseland, 3000), (DiffusionMaps, 500)]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ functions that are known."""
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from ... import DiffusionMaps, Roseland
-from ...quality import subspace_angles
+from ...exceptions import FarPointsWarning
+from ...quality import Alignment, subspace_angles
 
 Array = NDArray[Any]
 
@@ -126,6 +128,49 @@ def by_all(X: Array, epsilon: float, count: int, *, alpha: float = 1.0) -> Fitte
 def drawn(X: Array, share: float, random: np.random.Generator) -> Array:
     """That share of the rows, at random."""
     return X[np.sort(random.choice(len(X), max(2, round(share * len(X))), replace=False))]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Digits the fit has not seen, against a fit of all of them with the same landmarks."""
+
+    error: float  # relative to the spread
+    seen: float  # the same for training digits: what the fit of all itself changes
+    right: float  # share of held-out digits whose 5 nearest training digits vote for them
+    right_seen: float
+    flagged: float
+
+
+def held_out(X: Array, label: Array, random: np.random.Generator, *, share: float = 0.25, test: float = 1 / 3) -> Any:
+    """Fit to part of the rows, extend to the others; return figures, embeddings and which rows were held out."""
+    order = random.permutation(len(X))
+    new, old = np.sort(order[: round(test * len(X))]), np.sort(order[round(test * len(X)) :])
+    landmarks = drawn(X[old], share, random)
+    epsilon = datafold_epsilon(landmarks, random)
+    part, whole = (Roseland(2, landmarks=landmarks, epsilon=epsilon, alpha=0.0, t=0).fit(rows) for rows in (X[old], X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FarPointsWarning)  # they are counted
+        extended = part.transform(X[new])
+    turned = Alignment.of(part.embedding_, whole.embedding_[old])
+    spread = np.sqrt(whole.embedding_.var(axis=0).sum())
+
+    def apart(found: Array, wanted: Array) -> float:
+        return float(np.sqrt(np.mean(np.sum((turned(found) - wanted) ** 2, axis=1))) / spread)
+
+    near, near_seen = (cKDTree(part.embedding_).query(rows, 6)[1] for rows in (extended, part.embedding_))
+    figures = HeldOut(
+        error=apart(extended, whole.embedding_[new]),
+        seen=apart(part.embedding_, whole.embedding_[old]),
+        right=_voted(label[old][near[:, :5]], label[new]),
+        right_seen=_voted(label[old][near_seen[:, 1:]], label[old]),
+        flagged=float(np.mean(part.trust(X[new]).flag != 0)),
+    )
+    return figures, part.embedding_, extended, old, new
+
+
+def _voted(votes: Array, label: Array) -> float:
+    counts = np.stack([(votes == digit).sum(axis=1) for digit in range(label.max() + 1)], axis=1)
+    return float(np.mean(counts.argmax(axis=1) == label))
 
 
 # -- true functions ------------------------------------------------------------------------

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
-from ... import DiffusionMaps, Roseland, plotting
+from ... import DiffusionMaps, plotting
 from ...datasets import circle, rectangle, s_curve
-from ...exceptions import FarPointsWarning
 from ...graphs import Ball
 from ...landmarks import MinDistance
 from ...quality import Alignment, aligned_error
@@ -28,6 +24,7 @@ from .landmark_fits import (
     drawn,
     eigenvalue_error,
     fitted,
+    held_out,
     missed,
     noisiness,
     rectangle_truth,
@@ -160,7 +157,6 @@ def _digits(effort: Effort) -> Outcome:
         score("gamma 0.1, epsilon of all rows", by_landmarks(X, landmarks, epsilon, 5))
     score("diffusion maps", by_all(X, epsilon, 5))
     median = {name: np.median(found, axis=0) for name, found in scores.items()}
-    few, same, all_ = (median[name] for name in ("gamma 0.1", "gamma 0.1, epsilon of all rows", "gamma 1"))
     table = Table(
         f"Digits 0-5 (gamma 0.1: median of {effort.times(5)} landmark sets)",
         (
@@ -172,7 +168,18 @@ def _digits(effort: Effort) -> Outcome:
         ),
         [(name, *map(float, row)) for name, row in median.items()],
     )
-    findings = [
+    figure, axes = plotting.panels(0.85, 0.85, 0.85)
+    for place, name in zip(axes, ("gamma 1", "gamma 0.1", "diffusion maps")):
+        plane = first[name].coordinates[:, :2]
+        moved = Alignment.of(plane, fixed)(plane)
+        plotting.embedding(moved, colors=label, axes=place, title=name)
+    caption = "Digits 0-5 by Roseland with 1083 and with 108 landmarks and by diffusion maps, turned onto the first."
+    return Outcome(_digits_findings(median), [Picture("digits", figure, caption)], [table])
+
+
+def _digits_findings(median: dict[str, Array]) -> list[Finding]:
+    few, same, all_ = (median[name] for name in ("gamma 0.1", "gamma 0.1, epsilon of all rows", "gamma 1"))
+    return [
         claimed(
             "digits: neighbours of the same digit with gamma 0.1, less those with gamma 1",
             float(few[0] - all_[0]),
@@ -196,56 +203,6 @@ def _digits(effort: Effort) -> Outcome:
             bool(all_[3] > 2 * few[3]),
         ),
     ]
-    figure, axes = plotting.panels(0.85, 0.85, 0.85)
-    for place, name in zip(axes, ("gamma 1", "gamma 0.1", "diffusion maps")):
-        plane = first[name].coordinates[:, :2]
-        moved = Alignment.of(plane, fixed)(plane)
-        plotting.embedding(moved, colors=label, axes=place, title=name)
-    caption = "Digits 0-5 by Roseland with 1083 and with 108 landmarks and by diffusion maps, turned onto the first."
-    return Outcome(findings, [Picture("digits", figure, caption)], [table])
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Digits the fit has not seen, against a fit of all of them with the same landmarks."""
-
-    error: float  # relative to the spread
-    seen: float  # the same for training digits: what the fit of all itself changes
-    right: float  # share of held-out digits whose 5 nearest training digits vote for them
-    right_seen: float
-    flagged: float
-
-
-def held_out(X: Array, label: Array, random: np.random.Generator, *, share: float = 0.25, test: float = 1 / 3) -> Any:
-    """Fit to part of the rows, extend to the others; return figures, embeddings and which rows were held out."""
-    order = random.permutation(len(X))
-    new, old = np.sort(order[: round(test * len(X))]), np.sort(order[round(test * len(X)) :])
-    landmarks = drawn(X[old], share, random)
-    epsilon = datafold_epsilon(landmarks, random)
-    part, whole = (Roseland(2, landmarks=landmarks, epsilon=epsilon, alpha=0.0, t=0).fit(rows) for rows in (X[old], X))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FarPointsWarning)  # they are counted
-        extended = part.transform(X[new])
-    turned = Alignment.of(part.embedding_, whole.embedding_[old])
-    spread = np.sqrt(whole.embedding_.var(axis=0).sum())
-
-    def apart(found: Array, wanted: Array) -> float:
-        return float(np.sqrt(np.mean(np.sum((turned(found) - wanted) ** 2, axis=1))) / spread)
-
-    near, near_seen = (cKDTree(part.embedding_).query(rows, 6)[1] for rows in (extended, part.embedding_))
-    figures = HeldOut(
-        error=apart(extended, whole.embedding_[new]),
-        seen=apart(part.embedding_, whole.embedding_[old]),
-        right=_voted(label[old][near[:, :5]], label[new]),
-        right_seen=_voted(label[old][near_seen[:, 1:]], label[old]),
-        flagged=float(np.mean(part.trust(X[new]).flag != 0)),
-    )
-    return figures, part.embedding_, extended, old, new
-
-
-def _voted(votes: Array, label: Array) -> float:
-    counts = np.stack([(votes == digit).sum(axis=1) for digit in range(label.max() + 1)], axis=1)
-    return float(np.mean(counts.argmax(axis=1) == label))
 
 
 def _out_of_sample(effort: Effort) -> Outcome:
@@ -453,7 +410,7 @@ def _s_curve(effort: Effort) -> Outcome:
             "S-curve, gamma 0.25: error at 10,000 rows, of that at 1000",
             float(default[-1] / default[0]),
             "the larger, the more precise",
-            bool(default[-1] < default[1] < default[0]),
+            bool(default[-1] < default[:-1].min()),
             f"Errors {default[0]:.3f}, {default[1]:.3f}, {default[2]:.3f} at 1000, 3000 and 10,000 rows; the "
             f"first coordinate alone misses {alone[0]:.3f}, {alone[1]:.3f}, {alone[2]:.3f} of the first function. The "
             "thesis's sizes are in a figure only.",
@@ -514,7 +471,15 @@ def _noise(effort: Effort) -> Outcome:
         _less("noisy landmarks' curve, thickness over clean ones'", clean[0], noisy[0], "noisier", turned=True),
         _less("noisy landmarks' error over the Gaussian kernel's", noisy[1], gaussian[1], "still more accurate"),
         _less("clean landmarks' curve, thickness over continuous k-NN's", clean[0], graph[0], "less noisy"),
-        _less("continuous k-NN's error over clean landmarks'", graph[1], clean[1], "approximates the operator better"),
+        claimed(
+            "noise 0.3: continuous k-NN's error over clean landmarks'",
+            graph[1] / clean[1],
+            "approximates the operator better",
+            graph[1] < clean[1],
+            f"{graph[1]:.3f} and {clean[1]:.3f}; eigenvalue ratios err by {graph[2]:.2f} and {clean[2]:.2f}. Noise "
+            "joins the turns of the S: a graph of the noisy rows has short cuts, clean landmarks have none. The thesis "
+            "does not print its delta; 1 and 1.5 were tried.",
+        ),
         claimed(
             "noise 0.3: noisy landmarks' curve, thickness over continuous k-NN's",
             noisy[0] / graph[0],
