@@ -23,6 +23,7 @@ from outfold import (
     LocallyLinearEmbedding,
     Roseland,
     graphs,
+    neighbourhoods,
     quality,
 )
 from outfold.datasets import s_curve, swiss_roll
@@ -685,3 +686,7 @@ def test_what_takes_a_table_of_all_anchors_is_left_out_or_refused_when_there_are
     monkeypatch.setattr(quality, "free_memory", lambda: 1e5)
     with pytest.raises(MemoryError, match="80 anchors take 0.0 GB"):
         quality.diffusion_distance(maps, X[:2], exact=True)
+    monkeypatch.setattr(neighbourhoods, "free_memory", lambda: 1e5)
+    with pytest.raises(MemoryError, match="pairs of 120 rows"):
+        quality.distance_correlation(X, X[:, :2])
+    assert quality.distance_correlation(X, X[:, :2], rows=50) > 0

@@ -17,7 +17,7 @@ from scipy.stats import rankdata
 
 from . import _resolve
 from .distances import Distances, Metric
-from .runners import Threads
+from .runners import Threads, free_memory
 
 Array = NDArray[Any]
 
@@ -164,6 +164,12 @@ def distance_correlation(
     asked, own = _drawn(len(data[0]), rows, rng), None if new is None else _drawn(len(data[1]), rows, rng)
     if min(len(asked), len(data[0])) < 3:
         raise ValueError(f"A correlation of distances needs at least 3 rows; there are {len(asked)}.")
+    needed = 32.0 * len(asked) * (len(asked) / 2 if own is None else len(own))
+    if method != "szekely" and needed > free_memory():
+        raise MemoryError(
+            f"The distances of all pairs of {len(asked)} rows take {needed / 1e9:.1f} GB, more than is free. Pass rows=, "
+            "such as the default of 2000."
+        )
     spaces = [(space[0][asked], None if own is None else space[1][own]) for space in (data, flat)]
     measures = _fitted(metric, data[0]), _fitted("euclidean", flat[0])
     value = _correlated(spaces, measures, method)
