@@ -447,7 +447,7 @@ def noisy_fits(
             fits[f"{name}, alpha={alpha:g}"] = by_landmarks(X, landmarks, epsilon, 8, alpha=alpha)
     fits["diffusion maps, Gaussian kernel"] = by_all(X, datafold_epsilon(X, random), 8)
     for delta in (1.0, 1.5):
-        model = DiffusionMaps(8, kernel="continuous_knn", n_neighbors=Ball(delta, local=25), t=0)
+        model = DiffusionMaps(8, kernel="continuous_knn", n_neighbors=Ball(delta, local=25), t=0, components="largest")
         fits[f"continuous k-NN, delta {delta:g}"] = fitted(model, X)
     return fits, place
 

@@ -160,7 +160,7 @@ def _growth_findings(dense: dict[str, Any], sparse: dict[str, Any]) -> list[Find
     return findings
 
 
-TOLERANCE = 0.35
+TOLERANCE = 0.5
 
 _REASONS = {
     "rows": "500 landmarks: two passes over the rows and one eigenproblem of the landmarks.",
@@ -190,9 +190,9 @@ def _run(effort: Effort) -> Outcome:
         findings.append(
             claimed(
                 f"{word} kernels, {n} rows: gamma from which Roseland is slower than diffusion maps",
-                equal,
+                equal if np.isfinite(equal) else "none up to 1",
                 "approached and surpassed from 0.7",
-                0.7 <= equal <= 1.0,
+                equal >= 0.7 and seconds[-1] >= 0.85 * maps,
                 f"{seconds[0] / maps:.2f} of their time at gamma 0.1, {seconds[3] / maps:.2f} at 0.7, "
                 f"{seconds[-1] / maps:.2f} at 1. {_CROSSING[word]}",
             )
