@@ -44,6 +44,7 @@ GRID = 14  # values of epsilon, from where a row sees two others to where it see
 FADED = 0.05  # weight of the last coordinate relative to the first at the time that fits are compared at
 REPRODUCED = 0.5  # a coordinate whose held-out rows err by more is noise
 REFITTED = 5000  # of no more rows all are fitted once with the best parameters, to see which coordinates to keep
+UNSURE = 0.5  # a total error that deserves a word
 DELTA = 0.1  # coordinates beyond the kept ones weigh less than this at the chosen t
 
 
@@ -422,11 +423,12 @@ def _weighed(trials: list[_Trial], alpha: float | None, known: DenseSurvey, step
         return _Search(_table(trials, alpha, lambda trial: _as_it_is), trials, 0)
     widths = np.array([trial.epsilon for trial in trials])
     at = int(np.abs(np.log(widths / known.radius(8.0 if len(known.measure) > 16 else 2.0) ** 2)).argmin())
+    least = 1e-3 * max(trial.rates(trial.values, steps)[-1] for trial in trials)  # graphs in pieces have rates of zero
     seen: list[int] = []
     while at not in seen:
         seen.append(at)
         mu = trials[at].rates(trials[at].values, steps)
-        tau = -np.log(FADED) / max(mu[-1] - mu[0], 1e-6 * mu[-1], 1e-300)
+        tau = -np.log(FADED) / max(mu[-1] - mu[0], least)
         table = _table(trials, alpha, partial(_fading, first=float(mu[0]), tau=float(tau), steps=steps))
         at = int(np.argmin([row.total for row in table]))
     return _Search(table, trials, at)
@@ -522,6 +524,11 @@ def _notes(search: _Search, X: Array, whole: Array, steps: int | None) -> tuple[
         notes.append("one epsilon was tried, so nothing is known about its bias.")
     elif search.best in (0, last) and last > 0:
         notes.append(f"the best epsilon is the {'widest' if search.best else 'narrowest'} that was tried; try beyond.")
+    if search.table[search.best].total > UNSURE:
+        notes.append(
+            f"even the best is off by {search.table[search.best].total:.2f} of the spread: outliers, clusters or more "
+            "components than the rows can tell apart."
+        )
     if len(X) < len(whole):
         what = "" if steps is None else ", and epsilon carried over to all"
         notes.append(f"{len(X)} of {len(whole)} rows were searched{what}.")
