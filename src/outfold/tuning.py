@@ -186,7 +186,7 @@ def tune(
                 trials.append(trial)
         if not trials:
             raise ValueError(f"No candidate could be fitted to {len(X)} rows and parts of them; the last said: {trial}")
-        searched.append(_weighed(trials, value, known, _steps(method)))
+        searched.append(_weighed(trials, value, _steps(method)))
     bar.close()
     return _concluded(method, seeker, X, whole, known, searched, dimension, times)
 
@@ -417,12 +417,11 @@ class _Search:
     best: int
 
 
-def _weighed(trials: list[_Trial], alpha: float | None, known: DenseSurvey, steps: int | None) -> _Search:
+def _weighed(trials: list[_Trial], alpha: float | None, steps: int | None) -> _Search:
     """Compare at a time that belongs to the best candidate: choose, set the time, and again until it stays."""
     if steps is None:
         return _Search(_table(trials, alpha, lambda trial: _as_it_is), trials, 0)
-    widths = np.array([trial.epsilon for trial in trials])
-    at = int(np.abs(np.log(widths / known.radius(8.0 if len(known.measure) > 16 else 2.0) ** 2)).argmin())
+    at = len(trials) // 2
     least = 1e-3 * max(trial.rates(trial.values, steps)[-1] for trial in trials)  # graphs in pieces have rates of zero
     seen: list[int] = []
     while at not in seen:
