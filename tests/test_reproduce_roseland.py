@@ -12,15 +12,12 @@ from outfold.datasets import circle, rectangle, s_curve
 EFFORT = Effort(repeats=1)
 
 
-@pytest.mark.parametrize(
-    ("dimension", "cut_off", "epsilon"), [(1, 2.636690777e-2, 3.774094100e-5), (2, 1.709200023e-1, 1.585915721e-3)]
-)
-def test_epsilon_is_the_one_datafold_finds(dimension, cut_off, epsilon):
-    random = np.random.default_rng(1)  # the draws of datafold's own test of its defaults, and what it expects
-    points = [random.uniform(size=(1000, d)) for d in range(1, dimension + 1)][-1]
-    found = landmark_fits.datafold_epsilon(points, random)
-    assert found == pytest.approx(epsilon, rel=1e-8)
-    assert np.exp(-(cut_off**2) / (2 * found)) == pytest.approx(landmark_fits.CUT_OFF, rel=1e-6)
+@pytest.mark.parametrize("dimension", [1, 3])
+def test_epsilon_puts_the_farthest_25th_neighbour_where_the_weight_is_cut_off(dimension):
+    points = np.random.default_rng(1).uniform(size=(300, dimension))
+    cut_off = np.sort(cdist(points, points), axis=1)[:, 24].max()
+    epsilon = landmark_fits.datafold_epsilon(points, np.random.default_rng(0))
+    assert np.exp(-(cut_off**2) / (2 * epsilon)) == pytest.approx(landmark_fits.CUT_OFF, rel=1e-10)
 
 
 def test_missed_is_the_residual_of_least_squares():

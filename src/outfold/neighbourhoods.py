@@ -167,8 +167,8 @@ def distance_correlation(
     needed = 32.0 * len(asked) * (len(asked) / 2 if own is None else len(own))
     if method != "szekely" and needed > free_memory():
         raise MemoryError(
-            f"The distances of all pairs of {len(asked)} rows take {needed / 1e9:.1f} GB, more than is free. Pass rows=, "
-            "such as the default of 2000."
+            f"The distances of all pairs of {len(asked)} rows take {needed / 1e9:.1f} GB, more than is free. "
+            "Pass rows=, such as the default of 2000."
         )
     spaces = [(space[0][asked], None if own is None else space[1][own]) for space in (data, flat)]
     measures = _fitted(metric, data[0]), _fitted("euclidean", flat[0])

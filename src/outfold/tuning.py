@@ -44,6 +44,7 @@ GRID = 14  # values of epsilon, from where a row sees two others to where it see
 FADED = 0.05  # weight of the last coordinate relative to the first at the time that fits are compared at
 REPRODUCED = 0.5  # a coordinate whose held-out rows err by more is noise
 REFITTED = 5000  # of no more rows all are fitted once with the best parameters, to see which coordinates to keep
+UNSURE = 0.5  # a total error that deserves a word
 DELTA = 0.1  # coordinates beyond the kept ones weigh less than this at the chosen t
 
 
@@ -185,7 +186,7 @@ def tune(
                 trials.append(trial)
         if not trials:
             raise ValueError(f"No candidate could be fitted to {len(X)} rows and parts of them; the last said: {trial}")
-        searched.append(_weighed(trials, value, known, _steps(method)))
+        searched.append(_weighed(trials, value, _steps(method)))
     bar.close()
     return _concluded(method, seeker, X, whole, known, searched, dimension, times)
 
@@ -416,17 +417,17 @@ class _Search:
     best: int
 
 
-def _weighed(trials: list[_Trial], alpha: float | None, known: DenseSurvey, steps: int | None) -> _Search:
+def _weighed(trials: list[_Trial], alpha: float | None, steps: int | None) -> _Search:
     """Compare at a time that belongs to the best candidate: choose, set the time, and again until it stays."""
     if steps is None:
         return _Search(_table(trials, alpha, lambda trial: _as_it_is), trials, 0)
-    widths = np.array([trial.epsilon for trial in trials])
-    at = int(np.abs(np.log(widths / known.radius(8.0 if len(known.measure) > 16 else 2.0) ** 2)).argmin())
+    at = len(trials) // 2
+    least = 1e-3 * max(trial.rates(trial.values, steps)[-1] for trial in trials)  # graphs in pieces have rates of zero
     seen: list[int] = []
     while at not in seen:
         seen.append(at)
         mu = trials[at].rates(trials[at].values, steps)
-        tau = -np.log(FADED) / max(mu[-1] - mu[0], 1e-6 * mu[-1], 1e-300)
+        tau = -np.log(FADED) / max(mu[-1] - mu[0], least)
         table = _table(trials, alpha, partial(_fading, first=float(mu[0]), tau=float(tau), steps=steps))
         at = int(np.argmin([row.total for row in table]))
     return _Search(table, trials, at)
@@ -522,6 +523,11 @@ def _notes(search: _Search, X: Array, whole: Array, steps: int | None) -> tuple[
         notes.append("one epsilon was tried, so nothing is known about its bias.")
     elif search.best in (0, last) and last > 0:
         notes.append(f"the best epsilon is the {'widest' if search.best else 'narrowest'} that was tried; try beyond.")
+    if search.table[search.best].total > UNSURE:
+        notes.append(
+            f"even the best is off by {search.table[search.best].total:.2f} of the spread: outliers, clusters or more "
+            "components than the rows can tell apart."
+        )
     if len(X) < len(whole):
         what = "" if steps is None else ", and epsilon carried over to all"
         notes.append(f"{len(X)} of {len(whole)} rows were searched{what}.")
