@@ -97,7 +97,7 @@ def test_a_run_leaves_pictures_a_record_tables_and_the_page(stage, tmp_path):
     answer = call("helix", "--out", tmp_path / "new" / "papers", "--seed", 4, "--repeats", 2)
     assert answer.exit_code == 0, answer.output
     assert answer.stderr == ""
-    assert "2 agree, 1 differ, 1 without" in answer.stdout
+    assert "2 agree, 1 differ, 1 not compared" in answer.stdout
     out = tmp_path / "new" / "papers"
     assert (out / "helix" / "curve.png").read_bytes().startswith(b"\x89PNG")
     (record,) = json.loads((out / "results.json").read_text())

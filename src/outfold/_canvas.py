@@ -212,7 +212,8 @@ class Scale:
             look: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": INK}
             keys.append(line([], [], linestyle="", marker="o", label="new point", **look))
         if self.groups is not None:
-            axes.legend(handles=keys, loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False, handletextpad=0.2)
+            place = (1.15 if hasattr(axes, "zaxis") else 1.0, 1.02)  # labels of the third axis stand out
+            axes.legend(handles=keys, loc="upper left", bbox_to_anchor=place, frameon=False, handletextpad=0.2)
         elif outlined:
             axes.legend(handles=keys, loc="best")
 

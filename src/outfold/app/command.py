@@ -120,10 +120,11 @@ def reproduce(names: tuple[str, ...], out: Path, seed: int, repeats: int | None,
     if unknown := [name for name in names if name not in (*papers.NAMES, "all")]:
         raise click.UsageError(f"There is no experiment {unknown[0]!r}. There are: {', '.join(papers.NAMES)}; or all.")
     wanted = papers.NAMES if "all" in names else tuple(name for name in papers.NAMES if name in names)
+    bars = not quiet and click.get_text_stream("stderr").isatty()
     left_out = []
     for name in wanted:
         try:
-            record = page.run(papers.experiment(name), Effort(seed, repeats, verbose=not quiet), out)
+            record = page.run(papers.experiment(name), Effort(seed, repeats, bars), out)
         except NotAtHand as error:
             left_out.append(f"{name} was left out: {error}")
             continue

@@ -110,12 +110,12 @@ def summary(record: Record) -> str:
     words = [verdict(line.agrees) for line in record.findings]
     return (
         f"{record.seconds:4.0f} s  {words.count('agrees')} agree, {words.count('differs')} differ, "
-        f"{words.count('no figure')} without a counterpart"
+        f"{words.count('not compared')} not compared"
     )
 
 
 def verdict(agrees: bool | None) -> str:
-    return {True: "agrees", False: "differs", None: "no figure"}[agrees]
+    return {True: "agrees", False: "differs", None: "not compared"}[agrees]
 
 
 def markdown(record: Record) -> str:
@@ -163,7 +163,7 @@ code { background: var(--shade); padding: .1em .35em; border-radius: 4px; }
 th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 th { color: var(--soft); font-weight: 600; } td.figure { font-variant-numeric: tabular-nums; }
 .agrees { color: var(--good); font-weight: 600; white-space: nowrap; }
-.differs { color: var(--bad); font-weight: 600; white-space: nowrap; } .no { color: var(--soft); white-space: nowrap; }
+.differs { color: var(--bad); font-weight: 600; white-space: nowrap; } .not { color: var(--soft); white-space: nowrap; }
 figure { margin: 1.4rem 0; } figure img { max-width: 100%; height: auto; background: #fff;
   border: 1px solid var(--line); border-radius: 6px; }
 figcaption { color: var(--soft); font-size: .9rem; max-width: 52rem; }
@@ -176,7 +176,7 @@ def _html(records: list[Record], out: Path) -> str:
     agree, differ = (sum(line.agrees is answer for line in lines) for answer in (True, False))
     count = (
         f"{len(records)} experiments, {len(lines)} figures: {agree} agree with the papers, {differ} differ (each says "
-        f"why), {len(lines) - agree - differ} have no counterpart there. Outfold {__version__}."
+        f"why), {len(lines) - agree - differ} have nothing there to compare with. Outfold {__version__}."
     )
     toc = "".join(f'<li><a href="#{_text(r.name)}">{_text(r.title)}</a></li>' for r in records)
     return (

@@ -32,7 +32,7 @@ def run(effort: Effort) -> Outcome:
     findings = [
         compared("rows", len(data.X), 990, within=0),
         *thesis.chosen_dimension(data, 3, why=raw_why),
-        thesis.chosen_dimension(scaled, 3, why="Features standardised.")[0],
+        replace(thesis.chosen_dimension(scaled, 3)[0], what="the same, features standardised"),
         claimed(
             "same class as the nearest landmark in the embedding, rows extended to (landmarks)",
             f"{other:.3f} ({own:.3f})",
