@@ -232,3 +232,44 @@ def class_agreement(study: Study, half: Extended) -> tuple[float, float]:
     other = search.kneighbors(new, return_distance=False)[:, 0]
     known = study.colors[half.train]
     return float((known[own] == known).mean()), float((known[other] == study.colors[half.test]).mean())
+
+
+# -- what wine and vowels share ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What is measured on a table with classes."""
+
+    half: Extended
+    agreement: tuple[float, float]  # of landmarks, of rows extended to
+    reconstruction: Array  # against the number of landmarks
+    aligned: Array
+    pictures: list[Picture]
+    tables: list[Table]
+
+    @classmethod
+    def of(cls, study: Study, effort: Effort, percentiles: Sequence[float], title: str) -> Labelled:
+        table, decay = spectra(study, percentiles)
+        train, test = study.split(len(study.X) // 2, effort.seed)
+        half = extend(study, train, test)
+        curve, drawn, reconstruction, aligned = error_curve(study, effort)
+        pictures = [embedding_picture(study, title), decay, halves_picture(study, half), drawn]
+        tables = [table, curve, other_extensions(study, train, test)]
+        return cls(half, class_agreement(study, half), reconstruction, aligned, pictures, tables)
+
+    def findings(self, claim: str, holds: bool, why: str = "") -> list[Finding]:
+        """Whether rows land among their class, and how far off they are."""
+        own, other = self.agreement
+        return [
+            claimed(
+                "same class as the nearest landmark in the embedding, rows extended to (landmarks)",
+                f"{other:.3f} ({own:.3f})",
+                claim,
+                holds,
+                why,
+            ),
+            measured("reconstruction error, half and half", self.half.reconstruction),
+            measured("the same rows, aligned error in % of the spread", 100 * self.half.aligned),
+            falls("aligned error, fewest to most landmarks", self.aligned, None),
+        ]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ...datasets import fetch_vowel
 from . import thesis
-from .record import Effort, Experiment, Outcome, claimed, compared, measured
+from .record import Effort, Experiment, Outcome, compared
 
 PERCENTILES = (1, 5, 15, 30)
 
@@ -22,37 +22,23 @@ def standardised(data: thesis.Study) -> thesis.Study:
 
 def run(effort: Effort) -> Outcome:
     data = study()
-    scaled = standardised(data)
-    spectra, decay = thesis.spectra(data, PERCENTILES)
-    train, test = data.split(len(data.X) // 2, effort.seed)
-    half = thesis.extend(data, train, test)
-    curve, curve_picture, reconstruction, aligned = thesis.error_curve(data, effort)
-    own, other = thesis.class_agreement(data, half)
-    raw_why = "The features as they are; standardised they give the thesis's 3, which does not speak of scaling."
+    found = thesis.Labelled.of(data, effort, PERCENTILES, "vowels, by class")
+    own, other = found.agreement
+    raw = "The features as they are; standardised they give the thesis's 3, which does not speak of scaling."
     findings = [
         compared("rows", len(data.X), 990, within=0),
-        *thesis.chosen_dimension(data, 3, why=raw_why),
-        replace(thesis.chosen_dimension(scaled, 3)[0], what="the same, features standardised"),
-        claimed(
-            "same class as the nearest landmark in the embedding, rows extended to (landmarks)",
-            f"{other:.3f} ({own:.3f})",
+        *thesis.chosen_dimension(data, 3, why=raw),
+        replace(thesis.chosen_dimension(standardised(data), 3)[0], what="the same, features standardised"),
+        *found.findings(
             "some separation of the 11 classes, same regions",
             other > 3 / 11 and abs(other - own) < 0.06,
             "One in eleven by chance.",
         ),
-        measured("reconstruction error, half and half", half.reconstruction),
-        measured("the same rows, aligned error in % of the spread", 100 * half.aligned),
-        thesis.falls("reconstruction error, fewest to most landmarks", reconstruction, "improves with more landmarks"),
-        thesis.falls("aligned error, fewest to most landmarks", aligned, None),
+        thesis.falls(
+            "reconstruction error, fewest to most landmarks", found.reconstruction, "improves with more landmarks"
+        ),
     ]
-    pictures = [
-        thesis.embedding_picture(data, "vowels, by class"),
-        decay,
-        thesis.halves_picture(data, half),
-        curve_picture,
-    ]
-    others = thesis.other_extensions(data, train, test)
-    return Outcome(findings, pictures, [spectra, curve, others])
+    return Outcome(findings, found.pictures, found.tables)
 
 
 EXPERIMENT = Experiment(

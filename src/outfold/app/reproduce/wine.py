@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from ...datasets import clean_red_wine, fetch_red_wine
 from . import thesis
-from .record import Effort, Experiment, Outcome, claimed, compared, measured
+from .record import Effort, Experiment, Outcome, claimed, compared
 
 PERCENTILES = (1, 5, 15, 30, 50)
-ROWS = 1599
 
 
 def study() -> thesis.Study:
@@ -17,11 +16,8 @@ def study() -> thesis.Study:
 
 def run(effort: Effort) -> Outcome:
     data = study()
-    spectra, decay = thesis.spectra(data, PERCENTILES)
-    train, test = data.split(len(data.X) // 2, effort.seed)
-    half = thesis.extend(data, train, test)
-    curve, curve_picture, reconstruction, aligned = thesis.error_curve(data, effort)
-    own, other = thesis.class_agreement(data, half)
+    found = thesis.Labelled.of(data, effort, PERCENTILES, "red wine, by quality")
+    own, other = found.agreement
     findings = [
         compared(
             "rows after cleaning",
@@ -32,32 +28,19 @@ def run(effort: Effort) -> Outcome:
             "1151, depending on the order of its parts; no order gives 1175.",
         ),
         *thesis.chosen_dimension(data, 3),
-        claimed(
-            "same class as the nearest landmark in the embedding, rows extended to (landmarks)",
-            f"{other:.3f} ({own:.3f})",
-            "colours are mapped to similar regions; classes overlap",
-            abs(other - own) < 0.05 and other < 0.9,
+        *found.findings(
+            "colours are mapped to similar regions; classes overlap", abs(other - own) < 0.05 and other < 0.9
         ),
-        measured("reconstruction error, half and half", half.reconstruction),
-        measured("the same rows, aligned error in % of the spread", 100 * half.aligned),
         claimed(
             "reconstruction error with 10, 70, 80 and 90 % of the training rows",
-            " ".join(f"{value:.2g}" for value in reconstruction[[0, -3, -2, -1]]),
+            " ".join(f"{value:.2g}" for value in found.reconstruction[[0, -3, -2, -1]]),
             "does not decay once it has reached 10^2",
-            bool(reconstruction[-1] > 0.9 * reconstruction[-3]),
+            bool(found.reconstruction[-1] > 0.9 * found.reconstruction[-3]),
             "Ours goes on falling. Of 470 rows and eigenvalues up to 1 the norm is below 22, so the exponent may have "
             "lost its sign.",
         ),
-        thesis.falls("aligned error, fewest to most landmarks", aligned, None),
     ]
-    pictures = [
-        thesis.embedding_picture(data, "red wine, by quality"),
-        decay,
-        thesis.halves_picture(data, half),
-        curve_picture,
-    ]
-    others = thesis.other_extensions(data, train, test)
-    return Outcome(findings, pictures, [spectra, curve, others])
+    return Outcome(findings, found.pictures, found.tables)
 
 
 EXPERIMENT = Experiment(
