@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def reproduce(names: tuple[str, ...], out: Path, seed: int, repeats: int | None,
     if unknown := [name for name in names if name not in (*papers.NAMES, "all")]:
         raise click.UsageError(f"There is no experiment {unknown[0]!r}. There are: {', '.join(papers.NAMES)}; or all.")
     wanted = papers.NAMES if "all" in names else tuple(name for name in papers.NAMES if name in names)
-    bars = not quiet and click.get_text_stream("stderr").isatty()
+    bars = not quiet and sys.stderr.isatty()
     left_out = []
     for name in wanted:
         try:
