@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+import sys
 import warnings
 
 import numpy as np
@@ -144,6 +145,14 @@ def test_bad_calls_are_refused_before_anything_runs(stage, tmp_path):
     assert call("helix", "--out", tmp_path / "file").exit_code == 2
     assert call("helix", "--out", tmp_path / "file" / "deeper").exit_code == 2
     assert call("helix", "--repeats", 0).exit_code == 2
+
+
+def test_without_matplotlib_nothing_is_computed_and_the_way_to_get_it_is_told(stage, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(reproduce, "experiment", lambda name: pytest.fail("computed"))
+    answer = call("helix", "--out", tmp_path)
+    assert answer.exit_code == 1
+    assert 'pip install "outfold[plot]"' in answer.stderr
 
 
 def test_the_page_opens_without_network_scripts_or_complaints(stage, tmp_path):

@@ -110,6 +110,7 @@ def reproduce(names: tuple[str, ...], out: Path, seed: int, repeats: int | None,
     Example:
       outfold reproduce helix --out papers
     """
+    from .. import plotting
     from . import reproduce as papers
     from .reproduce import page
     from .reproduce.record import Effort, NotAtHand
@@ -121,6 +122,7 @@ def reproduce(names: tuple[str, ...], out: Path, seed: int, repeats: int | None,
     if unknown := [name for name in names if name not in (*papers.NAMES, "all")]:
         raise click.UsageError(f"There is no experiment {unknown[0]!r}. There are: {', '.join(papers.NAMES)}; or all.")
     wanted = papers.NAMES if "all" in names else tuple(name for name in papers.NAMES if name in names)
+    plotting.panels(1)  # says what to install before anything is computed
     bars = not quiet and sys.stderr.isatty()
     left_out = []
     for name in wanted:
