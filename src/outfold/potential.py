@@ -36,6 +36,7 @@ from .trust import LOG_FLOOR, Reference
 
 Array = NDArray[Any]
 
+TINY = np.finfo(float).tiny
 CUT = 1e-4  # of the largest weight in a row: what is less is none
 FLOOR = 1e-7  # of a probability, before the logarithm
 TABLES = 5  # of anchors times anchors, held at once
@@ -262,7 +263,7 @@ class HeatPotential:
         def look(block: slice, points: Array) -> tuple[csr_array, Array, int]:
             seen = geometry.seen(np.ascontiguousarray(points, dtype=float))
             K = csr_array((np.exp(seen.log_weight), seen.index, seen.ptr), shape=(len(points), landmarks))
-            K.data *= np.sqrt(measure[block] / K.sum(axis=1))[seen.rows()]
+            K.data *= np.sqrt(measure[block] / np.maximum(K.sum(axis=1), TINY))[seen.rows()]  # out of reach: nothing
             log_mass = log_support(seen, geometry.units, np.ones(len(seen.index)))
             log_mass[seen.beyond] = LOG_FLOOR
             return csr_array(K.T @ K), np.maximum(log_mass, LOG_FLOOR), K.nnz
