@@ -358,7 +358,7 @@ def expansion(estimator: Any) -> Expansion:
     }
     if type(rule) not in kinds:
         raise ValueError(
-            f"The coordinates of {type(estimator).__name__} are scaled distances, not eigenfunctions of a kernel, so there "
-            "is no kernel for them to lose. Judge them by quality.distance_correlation or quality.trustworthiness."
+            f"The coordinates of {type(estimator).__name__} are scaled distances, not eigenfunctions of a kernel, so "
+            "there is none to compare with. Judge them by quality.distance_correlation."
         )
     return kinds[type(rule)](estimator, rule)

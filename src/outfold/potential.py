@@ -105,7 +105,9 @@ class Decay:
         beyond = np.flatnonzero(~np.isfinite(limit))
         mask = ratio <= limit[:, None]
         if len(beyond):
-            at = self.nearest(Z[beyond])
+            at = squared[beyond].argmin(axis=1)
+            lost = ~np.isfinite(squared[beyond, at])
+            at[lost] = self.nearest(Z[beyond[lost]]) if lost.any() else at[lost]
             mask[beyond] = False
             mask[beyond, at], squared[beyond, at] = True, 0.0
         rows, index = np.nonzero(mask)
