@@ -65,6 +65,7 @@ def helices(n, seed):
 CASES = {
     "tree, 1500": (tree, 1500),
     "tree, 5000": (tree, 5000),
+    "another tree, 5000": (lambda n, seed: tree(n, seed + 1), 5000),
     "Swiss roll, 1800": (SETS["Swiss roll"], 1800),
     "Swiss roll, 5000": (SETS["Swiss roll"], 5000),
     "S-curve, 1500": (SETS["S-curve"], 1500),

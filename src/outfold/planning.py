@@ -271,9 +271,14 @@ def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str,
     ]  # fmt: skip
 
 
+def _seen(case: _Case) -> float:
+    """Seconds for every row to find the landmarks it sees by an alpha-decaying kernel."""
+    return case.rows * case.anchors * (2 * ENTRY + case.features * 1e-9) / case.cores
+
+
 def _heat_potential(case: _Case, view: HeatPotential) -> tuple[str, str, list[Stage]]:
-    n, m = case.rows, case.anchors
-    table, pairs = 8.0 * m * m, n * m * (2 * ENTRY + case.features * 1e-9) / case.cores
+    m = case.anchors
+    table, pairs = 8.0 * m * m, _seen(case)
     solver = "dense" if m <= Auto.dense_up_to else "lanczos"
     return view.told(), solver, [
         Stage("kernel", 3 * 8.0 * case.cores * max(m * 16, 1 << 20) + 400.0 * m, pairs),
@@ -286,6 +291,8 @@ def _extension(case: _Case, view: Any, edges: str) -> float:
     """Seconds to embed the rows that are not anchors."""
     if case.anchors == case.rows:
         return 0.0
+    if isinstance(view, HeatPotential):
+        return _seen(case)
     return case.rows * (32 * EDGE if "nearest" in edges else case.anchors * ENTRY) / case.cores
 
 
