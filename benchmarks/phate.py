@@ -103,7 +103,7 @@ def main(python, part=""):
             found = distance_correlation(*embeddings, method="pearson")
         table.append(
             f"| {name} | {found:.3f} | {ours[0]:.1f} | {theirs[0]:.1f} | {ours[2]} | {theirs[2]} "
-            f"| {ours[1]:.0e} | {theirs[1]:.0e} |"
+            f"| {ours[1]:.0g} | {theirs[1]:.1g} |"
         )
         print(table[-1], flush=True)
     return table

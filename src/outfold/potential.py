@@ -25,7 +25,7 @@ from scipy.sparse import csr_array
 from . import scaling, selection
 from ._problem import Problem
 from .distances import Distances
-from .graphs import _table_kth, _unit_floor
+from .graphs import table_kth, unit_floor
 from .landmarks import Anchors
 from .normalizations import Markov, Operator, Rows, lonely_mass
 from .runners import Threads, block_rows, free_memory, row_blocks
@@ -74,11 +74,11 @@ class Decay:
         units, ones = np.empty(len(anchors)), np.ones(len(anchors))
 
         def look(block: slice) -> None:
-            units[block] = _table_kth(distances.cross(anchors[block]), ones, neighbours + 1)
+            units[block] = table_kth(distances.cross(anchors[block]), ones, neighbours + 1)
 
         for _ in runner.map(look, row_blocks(len(anchors), WIDE * len(anchors)), "neighbours"):
             pass
-        least = _unit_floor(np.sqrt(units)) ** 2  # of nearly equal points
+        least = unit_floor(np.sqrt(units)) ** 2  # of nearly equal points
         return cls(distances, neighbours, decay, np.maximum(units, least), least)
 
     @property
@@ -95,7 +95,7 @@ class Decay:
     def seen(self, Z: Array) -> Seen:
         """The anchors each row sees. A row sees at least one."""
         squared = self.distances.cross(Z)
-        own = _table_kth(squared, np.ones(len(self.units)), self.neighbours + 1)
+        own = table_kth(squared, np.ones(len(self.units)), self.neighbours + 1)
         own = np.clip(own, self.least, self.units.max())
         half = self.decay / 2
         with np.errstate(over="ignore", invalid="ignore"):
