@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
 from outfold import (
+    PHATE,
     ClassicalMDS,
     DiffusionMaps,
     Isomap,
@@ -110,6 +111,35 @@ def laplacian_eigenmaps():
 
 def roseland():
     unrolled(Roseland(2, landmarks=300, random_state=0), s_curve, "roseland", "landmark diffusion, 300 landmarks")
+
+
+def phate():
+    """Branches that diffusion maps would fold into corners, from the side and as PHATE lays them out."""
+    random = np.random.default_rng(2)
+    ends, rows, colors = [np.zeros(30)], [], []
+    for branch, start in enumerate((0, 1, 1, 2, 2, 3)):
+        along, step = random.uniform(size=(230, 1)), random.normal(size=30)
+        rows.append(ends[start] + 10 * along * step / np.linalg.norm(step))
+        ends.append(ends[start] + 10 * step / np.linalg.norm(step))
+        colors.append(branch + along[:, 0])
+    X = np.vstack(rows) + random.normal(scale=0.35, size=(1380, 30))
+    side = np.concatenate(colors)
+    order = random.permutation(len(X))
+    old, new = order[:1320], order[1320:]
+    model = PHATE(2, random_state=0).fit(X[old])
+    figure, row = panels(1, 1)
+    row[0].scatter(*PCA(2).fit_transform(X[old]).T, c=side[old], s=6, cmap="viridis")
+    row[0].set(title="a tree in 30 dimensions, by PCA", xticks=[], yticks=[])
+    embedding(
+        model.transform(X[old]),
+        colors=side[old],
+        new=model.transform(X[new], on_far="nearest"),
+        new_colors=side[new],
+        axes=row[1],
+        title=f"PHATE, t = {model.t_}",
+    )
+    row[1].set_aspect("auto")
+    save(figure, "phate")
 
 
 def over_the_plane(axes, values, X, shades, title):
@@ -250,6 +280,7 @@ PICTURES = (
     diffusion_maps,
     laplacian_eigenmaps,
     roseland,
+    phate,
     spectral_clustering,
     kernel_pca,
     classical_mds,

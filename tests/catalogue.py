@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsRegressor
 
 from outfold import (
+    PHATE,
     ClassicalMDS,
     DiffusionMaps,
     Isomap,
@@ -89,7 +90,7 @@ ALL_METHODS = {
     "diffusion-maps by least squares": DiffusionMaps(coordinates="canonical", extension="least_squares"),
 }
 
-APPROXIMATE = {  # extensions that do not pass through the spectral embedding, and say by how much
+APPROXIMATE = {  # rules that do not pass through the spectral embedding, and say by how much
     "diffusion-maps by geometric harmonics": DiffusionMaps(extension="geometric_harmonics"),
     "isomap by kernel ridge": Isomap(n_neighbors=6, extension="kernel_ridge"),
     "laplacian-eigenmaps by a pyramid": LaplacianEigenmaps(n_neighbors=6, extension="laplacian_pyramid"),
@@ -99,6 +100,13 @@ APPROXIMATE = {  # extensions that do not pass through the spectral embedding, a
     "diffusion-maps landmarks, linear": DiffusionMaps(landmarks=0.7, extension="linear", random_state=0),
     "locally-linear-embedding by neighbours": LocallyLinearEmbedding(
         n_neighbors=6, extension=KNeighborsRegressor(3, weights="distance")
+    ),
+    "phate": PHATE(random_state=0),
+    "phate of every row": PHATE(landmarks=None),
+    "phate landmarks": PHATE(landmarks=0.7, random_state=0),
+    "phate gamma=0 manhattan": PHATE(landmarks=None, gamma=0, t=3, decay=2, metric="manhattan"),
+    "phate by classical scaling of farthest points": PHATE(
+        landmarks=landmarks.FarthestPoint(0.6), gamma=-1, mds="classical", n_neighbors=3, random_state=0
     ),
     "diffusion-maps by the best": DiffusionMaps(
         extension=Auto(folds=2, candidates=(Nystrom(), KernelRidge(), Barycentric(8)))

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 
 from catalogue import ALL_METHODS, APPROXIMATE, cloud, clouds, new_points, quietly, tolerance
-from outfold import Isomap, LocallyLinearEmbedding
+from outfold import PHATE, Isomap, LocallyLinearEmbedding
 from outfold.exceptions import FarPointsError, FarPointsWarning, OutfoldWarning
 
 methods = pytest.mark.parametrize("estimator", ALL_METHODS.values(), ids=ALL_METHODS.keys())
@@ -21,7 +21,7 @@ NOT_FOR_THIS_CLOUD = (  # errors that odd clouds deserve
     "too few to embed",  # the largest component of a cloud of copies
     "beyond the rank",  # a line has one principal component
     "kernel overflows",  # a cubic kernel of huge data
-    "number of distinct points",  # fewer than LLE has neighbours
+    "number of distinct points",  # fewer than LLE or PHATE has neighbours
 )
 
 
@@ -244,7 +244,7 @@ EXTRA_CHECKS = (
 def test_scikit_learn_agrees(estimator):
     excused = {}
     four_points = "four distinct points: a graph of so few has less than two components, or LLE too few neighbours"
-    graph_of_points = isinstance(estimator, Isomap | LocallyLinearEmbedding)
+    graph_of_points = isinstance(estimator, Isomap | LocallyLinearEmbedding | PHATE)
     if (
         graph_of_points
         or getattr(estimator, "components", "") == "largest"

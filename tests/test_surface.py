@@ -42,6 +42,7 @@ def test_public_names_exist_and_nothing_else_is_exported():
         "KernelPCA",
         "LaplacianEigenmaps",
         "LocallyLinearEmbedding",
+        "PHATE",
         "Roseland",
         "SpectralClustering",
     }

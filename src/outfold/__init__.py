@@ -7,6 +7,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .methods import (
+        PHATE,
         ClassicalMDS,
         DiffusionMaps,
         Isomap,
@@ -25,6 +26,7 @@ _HOMES = {
     "KernelPCA": "methods",
     "LaplacianEigenmaps": "methods",
     "LocallyLinearEmbedding": "methods",
+    "PHATE": "methods",
     "Roseland": "methods",
     "SpectralClustering": "methods",
     "plan": "planning",
@@ -43,6 +45,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "PHATE",
     "ClassicalMDS",
     "DiffusionMaps",
     "Isomap",

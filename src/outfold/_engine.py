@@ -149,7 +149,7 @@ class Fit:
     places: Array | None  # the spectral embedding of the anchors; None: their own rows give it
     unit_columns: bool  # coordinates have length 1 over the training rows, so they shrink as rows are added
     report: Report
-    gathered: Any = None  # sums over the rows, where the fit can be updated
+    gathered: Any = None  # what else was found: sums over the rows, where the fit can be updated
 
     def known(self, view: Any, runner: Threads) -> Known:
         """What an extension may learn from."""

@@ -48,4 +48,4 @@ class Problem:
     bandwidth: Bandwidth = NO_BANDWIDTH
     notes: tuple[str, ...] = ()  # what the report should warn of
     kept: Kept | None = None  # what the training rows see of the anchors, if the pose has it at hand
-    gathered: Any = None  # sums over the rows, where the fit can be updated
+    gathered: Any = None  # what else the pose found: sums over the rows, where the fit can be updated

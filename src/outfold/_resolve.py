@@ -53,6 +53,14 @@ def count(name: str, value: Any, *, low: int = 1) -> int:
     return int(value)
 
 
+def steps(value: Any) -> int | None:
+    """A whole number of steps of diffusion, None for "auto"."""
+    if isinstance(value, str):
+        one_of("t", value, ("auto",))
+        return None
+    return count("t", value)
+
+
 def bandwidth(value: Any, *, auto: Any) -> Any:
     """A number, a rule's name, or a rule."""
     if hasattr(value, "bandwidth"):

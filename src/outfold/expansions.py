@@ -356,4 +356,9 @@ def expansion(estimator: Any) -> Expansion:
         LaplacianRule: Unnormalised,
         BarycentricRule: Residuals,
     }
+    if type(rule) not in kinds:
+        raise ValueError(
+            f"The coordinates of {type(estimator).__name__} are scaled distances, not eigenfunctions of a kernel, so "
+            "there is none to compare with. Judge them by quality.distance_correlation."
+        )
     return kinds[type(rule)](estimator, rule)

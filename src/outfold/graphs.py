@@ -135,7 +135,7 @@ class DenseSurvey:
 
     def radius(self, k: float) -> float:
         """Median over the anchors of the distance within which mass k lies beside the point itself."""
-        return _median_length(_table_kth(self.squared, self.measure, k + 1), self.measure)
+        return _median_length(table_kth(self.squared, self.measure, k + 1), self.measure)
 
     def pairs(self) -> tuple[Array, Array]:
         """Squared distances of the pairs i < j with their weights; copies of a row are pairs at 0."""
@@ -254,7 +254,7 @@ class DenseGraph:
         if self.sigma is None or self.local is None:
             return self.distances.cross(Z, self.slack) if self.slack else self.distances.cross(Z)
         squared = self.distances.cross(Z)
-        own = np.maximum(np.sqrt(_table_kth(squared, self.measure, self.local)), self.floor)
+        own = np.maximum(np.sqrt(table_kth(squared, self.measure, self.local)), self.floor)
         return self._in_local_units(squared, own)
 
     def pairs(self, X: Array, Y: Array) -> Array:
@@ -262,7 +262,7 @@ class DenseGraph:
         squared = replace(self.distances, anchors=Y).cross(X)
         if self.sigma is None or self.local is None:
             return squared
-        own, theirs = (np.sqrt(_table_kth(self.distances.cross(Z), self.measure, self.local)) for Z in (X, Y))
+        own, theirs = (np.sqrt(table_kth(self.distances.cross(Z), self.measure, self.local)) for Z in (X, Y))
         squared /= np.maximum(own, self.floor)[:, None]
         squared /= np.maximum(theirs, self.floor)
         return squared
@@ -463,8 +463,8 @@ def draw(edges: Any, found: Any, kernel: Any, runner: Threads) -> Any:
     if isinstance(edges, AllPairs):
         if edges.local is None:
             return DenseGraph(found.distances, found.measure, found.squared, slack=kernel.slack)
-        sigma = np.sqrt(_table_kth(found.squared, found.measure, edges.local))
-        floor = _unit_floor(sigma)
+        sigma = np.sqrt(table_kth(found.squared, found.measure, edges.local))
+        floor = unit_floor(sigma)
         unit = np.maximum(sigma, floor)
         return DenseGraph(found.distances, found.measure, found.squared, edges.local, unit, floor)
     measure = found.measure
@@ -474,7 +474,7 @@ def draw(edges: Any, found: Any, kernel: Any, runner: Threads) -> Any:
     local: dict[str, Any] = {}
     if edges.local is not None and lists is not None:
         sigma = np.sqrt(kth(lists, measure, edges.local))
-        floor = _unit_floor(sigma)
+        floor = unit_floor(sigma)
         local = {"local": edges.local, "sigma": np.maximum(sigma, floor), "floor": floor}
     if nearby and lists is not None:
         radii = _midway(lists, measure, edges.k)
@@ -567,7 +567,7 @@ def _pairs(squared: Array, measure: Array) -> tuple[Array, Array]:
     return values, weights
 
 
-def _table_kth(squared: Array, measure: Array, mass: float) -> Array:
+def table_kth(squared: Array, measure: Array, mass: float) -> Array:
     """Squared distance at which each row of a dense table reaches the mass."""
     if np.all(measure == 1):
         at = int(min(mass, squared.shape[1])) - 1
@@ -578,7 +578,7 @@ def _table_kth(squared: Array, measure: Array, mass: float) -> Array:
     return np.take_along_axis(squared, order, axis=1)[np.arange(len(squared)), first]
 
 
-def _unit_floor(sigma: Array) -> float:
+def unit_floor(sigma: Array) -> float:
     """Local units are kept off zero (many copies): no less than a millionth of the typical one."""
     positive = sigma[sigma > 0]
     return 1e-6 * float(np.median(positive)) if len(positive) else 1.0

@@ -96,6 +96,19 @@ class Enough:
 
 
 @dataclass(frozen=True)
+class UpTo:
+    """Every row while there are no more than ``most``; beyond, so many at random."""
+
+    most: int
+
+    def count(self, rows: int) -> int:
+        return min(rows, self.most)
+
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
+        return Random(self.count(int(np.count_nonzero(measure)))).select(rows, measure, rng)
+
+
+@dataclass(frozen=True)
 class Points:
     """Points given by the caller; they need not be training rows."""
 

@@ -71,8 +71,8 @@ class LeastSquares(Extension):
         if isinstance(rule, MarkovRule | CentredRule | LowRankRule):
             return known.model
         raise ValueError(
-            "Least squares extend functions of a Mercer kernel, and a Laplacian or a residual is none. Use "
-            "extension='nystrom', or DiffusionMaps or LaplacianEigenmaps(laplacian='random_walk')."
+            "Least squares extend functions of a Mercer kernel, and a Laplacian, a residual or a potential is none. "
+            "Use extension='nystrom', or DiffusionMaps or LaplacianEigenmaps(laplacian='random_walk')."
         )
 
 

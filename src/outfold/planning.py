@@ -18,9 +18,10 @@ from .affinities import Affinities
 from .centring import Distant, Kernels
 from .geodesics import Geodesic
 from .graphs import AllPairs, Either
-from .landmarks import Enough, Everything, Points, count_of
+from .landmarks import Enough, Everything, Points, UpTo, count_of
 from .lowrank import LowRankDiffusion
 from .neighbors import TREE_FEATURES
+from .potential import TABLES, HeatPotential
 from .reconstruction import Reconstruction
 from .roseland import LandmarkDiffusion
 from .runners import Threads, free_memory
@@ -155,7 +156,7 @@ def _anchors(choice: Any, rows: int) -> int:
         return rows
     if isinstance(choice, Points):
         return len(choice.points)
-    if isinstance(choice, Enough):
+    if isinstance(choice, Enough | UpTo):
         return choice.count(rows)
     return count_of(choice.size, rows)
 
@@ -270,10 +271,28 @@ def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str,
     ]  # fmt: skip
 
 
+def _seen(case: _Case) -> float:
+    """Seconds for every row to find the landmarks it sees by an alpha-decaying kernel."""
+    return case.rows * case.anchors * (2 * ENTRY + case.features * 1e-9) / case.cores
+
+
+def _heat_potential(case: _Case, view: HeatPotential) -> tuple[str, str, list[Stage]]:
+    m = case.anchors
+    table, pairs = 8.0 * m * m, _seen(case)
+    solver = "dense" if m <= Auto.dense_up_to else "lanczos"
+    return view.told(), solver, [
+        Stage("kernel", 3 * 8.0 * case.cores * max(m * 16, 1 << 20) + 400.0 * m, pairs),
+        Stage("potential", TABLES * table, 20.0 * m**3 / FLOPS / case.cores),
+        Stage("scaling", 3 * table, 200 * m * m * ENTRY / case.cores),
+    ]  # fmt: skip
+
+
 def _extension(case: _Case, view: Any, edges: str) -> float:
     """Seconds to embed the rows that are not anchors."""
     if case.anchors == case.rows:
         return 0.0
+    if isinstance(view, HeatPotential):
+        return _seen(case)
     return case.rows * (32 * EDGE if "nearest" in edges else case.anchors * ENTRY) / case.cores
 
 
@@ -283,6 +302,7 @@ COSTS: dict[type, Callable[[_Case, Any], tuple[str, str, list[Stage]]]] = {
     Kernels: _centred,
     Geodesic: _geodesics,
     Reconstruction: _reconstruction,
+    HeatPotential: _heat_potential,
     LandmarkDiffusion: _landmark_diffusion,
     LowRankDiffusion: _low_rank,
 }
