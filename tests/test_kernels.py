@@ -63,6 +63,17 @@ def test_distances_are_right_far_from_the_origin():
     assert (np.diagonal(moved) == 0).all()
 
 
+def test_the_nearest_anchor_of_a_row_is_that_of_the_row_alone_however_far_others_are():
+    anchors = np.random.default_rng(0).normal(size=(40, 3))
+    direction = np.array([0.6, -0.64, 0.48])
+    rows = np.vstack([anchors[:5] + 1e-3, np.outer([1e3, 1e8, 1e30, 1e200], direction)])
+    distances = Metric("euclidean").fit(anchors)
+    together = distances.nearest(rows)
+    np.testing.assert_array_equal(together, np.concatenate([distances.nearest(row[None]) for row in rows]))
+    np.testing.assert_array_equal(together[:5], np.arange(5))
+    np.testing.assert_array_equal(together[6:], (anchors @ direction).argmax())
+
+
 def test_metric_callables_equal_their_name():
     called = DiffusionMaps(2, metric=lambda x, y: np.abs(x - y).sum()).fit(X)
     named = DiffusionMaps(2, metric="manhattan").fit(X)

@@ -162,8 +162,13 @@ class Distances:
         """Index of the nearest anchor of each row, safe where squares would overflow."""
         if self.name != "euclidean":
             return self._plain(Z).argmin(axis=1)
-        scale = max(np.abs(Z).max(), np.abs(self.anchors).max(), np.finfo(float).tiny)
-        return cdist(Z / scale, self.anchors / scale, "sqeuclidean").argmin(axis=1)
+        scale = max(float(np.abs(self.anchors).max()), np.finfo(float).tiny)
+        reach = np.abs(Z).max(axis=1)
+        far = reach > 1e7 * scale  # from there only the direction tells: squares lose the anchors in their rounding
+        index = np.empty(len(Z), dtype=np.intp)
+        index[~far] = cdist(Z[~far] / scale, self.anchors / scale, "sqeuclidean").argmin(axis=1)
+        index[far] = ((Z[far] / reach[far, None]) @ (self.anchors / scale).T).argmax(axis=1)
+        return index
 
     def _plain(self, Z: Array) -> Array:
         if self.name == "nan_euclidean":
