@@ -12,11 +12,10 @@ from outfold.quality import Induction
 ONCE = Effort(seed=0, repeats=1)
 
 
-def faces():
-    try:
-        return fetch_faces()
-    except OSError as error:
-        pytest.skip(str(error))
+@pytest.fixture
+def faces(shared_data, monkeypatch):
+    monkeypatch.setenv("OUTFOLD_DATA", str(shared_data))
+    return fetch_faces()
 
 
 # -- least squares -------------------------------------------------------------------------
@@ -137,12 +136,11 @@ def test_a_quadratic_pose_is_explained_and_an_unrelated_one_is_not():
     assert (eigenfunctions._explained(X, random.normal(size=(200, 2)), Z, random.normal(size=(200, 2))) < 0.1).all()
 
 
-def test_faces_of_one_light_are_split_as_in_the_paper_and_projected_to_their_pose():
-    data = faces()
-    found = eigenfunctions.Faces.of(data.data, data.target)
+def test_faces_of_one_light_are_split_as_in_the_paper_and_projected_to_their_pose(faces):
+    found = eigenfunctions.Faces.of(faces.data, faces.target)
     assert len(np.unique(found.rows)) == 113
     assert (found.seen.shape, found.new.shape) == ((70, 2), (43, 2))
-    assert np.ptp(data.target[found.rows, 0]) < 0.2 * np.ptp(data.target[:, 0])
+    assert np.ptp(faces.target[found.rows, 0]) < 0.2 * np.ptp(faces.target[:, 0])
     assert (found.explained > 0.8).all()
     assert found.off[1] < 0.2
 
@@ -187,8 +185,8 @@ def test_rows_turned_into_the_space_they_span_keep_their_distances():
     )
 
 
-def test_the_bandwidth_of_other_sets_is_that_of_the_faces_in_distances_to_the_tenth_neighbour():
-    X = faces().data
+def test_the_bandwidth_of_other_sets_is_that_of_the_faces_in_distances_to_the_tenth_neighbour(faces):
+    X = faces.data
     assert induction.gaussian("faces", X) == pytest.approx(0.01 * 1024 / 2)
     assert induction.gaussian("another", X) == pytest.approx(induction.gaussian("faces", X), rel=0.02)
 
@@ -229,9 +227,9 @@ def test_an_absent_optional_set_is_a_note_and_an_absent_needed_one_is_raised(mon
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["least-squares", "eigenfunctions", "induction"])
-def test_each_experiment_runs_and_what_differs_says_why(name):
+def test_each_experiment_runs_and_what_differs_says_why(name, request):
     if name != "least-squares":
-        faces()
+        request.getfixturevalue("faces")
     outcome = experiment(name).run(ONCE)
     assert all((outcome.pictures, outcome.findings, outcome.tables))
     assert all(line.why for line in outcome.findings if line.agrees is False)
