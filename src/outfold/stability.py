@@ -103,7 +103,7 @@ def induction_versus_perturbation(
     >>> bool((found.delta > 0).all()), found.fits
     (True, 24)
     """
-    shares, X = _checked(estimator, X, exchanged)
+    shares, X = _checked(X, exchanged)
     repeats = _resolve.count("repeats", repeats)
     _resolve.one_of("match", match, MATCHES)
     most = len(X) if left_out is None else _resolve.count("left_out", left_out)
@@ -122,7 +122,7 @@ def induction_versus_perturbation(
     return _summary(shares, found, trial.fits)
 
 
-def _checked(estimator: Any, X: Any, exchanged: Sequence[float]) -> tuple[Array, Array]:
+def _checked(X: Any, exchanged: Sequence[float]) -> tuple[Array, Array]:
     X = np.asarray(X, dtype=float)
     if X.ndim != 2 or not np.isfinite(X).all():
         raise ValueError(f"X must be a table of finite numbers; its shape is {X.shape}.")

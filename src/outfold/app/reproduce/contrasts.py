@@ -95,11 +95,11 @@ def run(effort: Effort) -> Outcome:
     ]
     rows = [[alpha, off[alpha]] for alpha in by_alpha]
     tables = [Table("Helix: distance from the even circle, in % of its radius", ["alpha", "distance"], rows)]
-    pictures = [_linear(X, angle, flat, by_alpha[1.0]), _alphas(angle, by_alpha), _moons(moons, unfolded, label)]
+    pictures = [_linear(angle, flat, by_alpha[1.0]), _alphas(angle, by_alpha), _moons(moons, unfolded, label)]
     return Outcome(findings, pictures, tables)
 
 
-def _linear(X: Array, angle: Array, flat: Array, unrolled: Array) -> Picture:
+def _linear(angle: Array, flat: Array, unrolled: Array) -> Picture:
     figure, (left, right) = plotting.panels(1, 1)
     plotting.embedding(flat, colors=angle, axes=left, title="PCA")
     plotting.embedding(unrolled, colors=angle, axes=right, title="diffusion maps, alpha = 1")
