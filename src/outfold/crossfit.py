@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _engine, calibration, extensions
+from .alignment import Alignment
 from .bandwidths import Fixed
 from .calibration import Witness
 from .checkpoints import Checkpoint
 from .extensions import SEED, Auto, Known, Nystrom
 from .kernels import Gaussian, Named
-from .quality import Alignment
 from .runners import Threads
 from .sources import InMemory, Source
 from .trust import Trust

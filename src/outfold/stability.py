@@ -12,6 +12,7 @@ from scipy.stats import t as student
 from sklearn.base import clone
 
 from . import _resolve
+from .alignment import Alignment
 from .runners import Threads
 
 Array = NDArray[Any]
@@ -188,8 +189,6 @@ def _regressed(moving: Array, fixed: Array) -> Array:
 
 def _matched(how: str, moving: Array, fixed: Array, row: Array) -> Array:
     """The row, moved as the moving embedding is onto the fixed one."""
-    from .quality import Alignment
-
     if how == "rigid":
         return Alignment.of(moving, fixed, rescale=False)(row)[0]
     return row[0] * np.where((moving * fixed).sum(axis=0) < 0, -1.0, 1.0) if how == "signs" else row[0]

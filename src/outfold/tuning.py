@@ -27,11 +27,11 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from . import _engine, _resolve, crossfit
+from .alignment import Alignment
 from .distances import Metric
 from .graphs import AllPairs, DenseSurvey, survey
 from .landmarks import Anchors
 from .methods import DiffusionMaps, LaplacianEigenmaps, Roseland, SpectralClustering
-from .quality import Alignment
 from .runners import Threads
 from .selection import LEAST, residuals, slope_dimension, smallest_time, spectral_dimension
 from .solvers import LowRank

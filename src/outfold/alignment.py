@@ -1,0 +1,50 @@
+"""What brings one embedding onto another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """y -> scale (y - origin) R + target: what brings one embedding onto another."""
+
+    origin: Array
+    rotation: Array  # orthogonal; may reflect
+    scale: float
+    target: Array
+
+    @classmethod
+    def of(
+        cls, moving: Any, fixed: Any, *, weights: Any = None, rescale: bool = True, centre: bool = True
+    ) -> Alignment:
+        """The best in weighted least squares; ``rescale=False`` is a rigid motion.
+
+        With M and F about their means and M' W F = U S V', R = U V' and scale = tr S / tr(M' W M). ``centre=False``
+        leaves the origin where it is.
+
+        >>> import numpy as np
+        >>> fixed = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
+        >>> moving = 3 * fixed[:, ::-1] + 5
+        >>> bool(np.allclose(Alignment.of(moving, fixed)(moving), fixed))
+        True
+        """
+        moving, fixed = np.asarray(moving, dtype=float), np.asarray(fixed, dtype=float)
+        if moving.shape != fixed.shape:
+            raise ValueError(f"Embeddings of the same rows have the same shape; got {moving.shape} and {fixed.shape}.")
+        weights = np.ones(len(moving)) if weights is None else np.asarray(weights, dtype=float)
+        share = weights / weights.sum()
+        origin, target = (share @ moving, share @ fixed) if centre else np.zeros((2, moving.shape[1]))
+        M, F = moving - origin, fixed - target
+        U, S, V = np.linalg.svd(M.T @ (share[:, None] * F))
+        size = float(share @ (M * M).sum(axis=1))
+        return cls(origin, U @ V, float(S.sum() / size) if rescale and size > 0 else 1.0, target)
+
+    def __call__(self, moving: Any) -> Array:
+        return self.scale * (np.asarray(moving, dtype=float) - self.origin) @ self.rotation + self.target
