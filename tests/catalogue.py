@@ -25,6 +25,7 @@ from outfold import (
 )
 from outfold.exceptions import OutfoldWarning
 from outfold.extensions import Auto, Barycentric, KernelRidge, Nystrom
+from outfold.neural import Net
 from outfold.solvers import LowRank
 
 ALL_METHODS = {
@@ -108,6 +109,7 @@ APPROXIMATE = {  # rules that do not pass through the spectral embedding, and sa
     "phate by classical scaling of farthest points": PHATE(
         landmarks=landmarks.FarthestPoint(0.6), gamma=-1, mds="classical", n_neighbors=3, random_state=0
     ),
+    "diffusion-maps by a network": DiffusionMaps(extension=Net((6,), max_iter=4)),
     "diffusion-maps by the best": DiffusionMaps(
         extension=Auto(folds=2, candidates=(Nystrom(), KernelRidge(), Barycentric(8)))
     ),

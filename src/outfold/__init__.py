@@ -7,9 +7,11 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .methods import (
+        GRAE,
         PHATE,
         ClassicalMDS,
         DiffusionMaps,
+        DiffusionNet,
         Isomap,
         KernelPCA,
         LaplacianEigenmaps,
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "ClassicalMDS": "methods",
     "DiffusionMaps": "methods",
+    "DiffusionNet": "methods",
+    "GRAE": "methods",
     "Isomap": "methods",
     "KernelPCA": "methods",
     "LaplacianEigenmaps": "methods",
@@ -45,9 +49,11 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "GRAE",
     "PHATE",
     "ClassicalMDS",
     "DiffusionMaps",
+    "DiffusionNet",
     "Isomap",
     "KernelPCA",
     "LaplacianEigenmaps",

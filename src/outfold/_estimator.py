@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _engine, _resolve, calibration, crossfit, planning, sinks, sources
@@ -79,8 +79,8 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         rows, dtype = self._rows(X, recipe)
         if hasattr(recipe.view, "memory"):
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
-        measure = _measure(sample_weight, len(rows))
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        measure = sample_measure(sample_weight, len(rows))
+        seed = _resolve.seed(self.random_state)
         checkpoint = getattr(recipe.view, "checkpoint", Checkpoint())
         if checkpoint.folder is not None:  # what is free may differ the second time, and with it the chunks
             seed, memory = checkpoint.begin(self._key(rows, sample_weight), seed, recipe.view.memory)
@@ -277,7 +277,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if X is None and sample_weight is not None:
             raise ValueError("sample_weight belongs to the rows of X; without X those of the fit are used.")
         source = InMemory(np.asarray(self.landmarks_)) if X is None else self._given_rows(X)
-        measure = self._anchor_measure if X is None else _measure(sample_weight, len(source))
+        measure = self._anchor_measure if X is None else sample_measure(sample_weight, len(source))
         extension = self._chosen_extension()
         epsilon = self.report_.epsilon if X is None or len(source) == self.report_.n_samples else np.nan
         sample, recipe = crossfit.fitted(source, measure, recipe, rows, len(self.eigenvalues_), epsilon, runner)
@@ -420,7 +420,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return tags
 
 
-def _measure(sample_weight: Any, n: int) -> Array:
+def sample_measure(sample_weight: Any, n: int) -> Array:
     """The measure: whole-number weights are counts, others are scaled to mean 1."""
     if sample_weight is None:
         return np.broadcast_to(np.ones(1), n)

@@ -11,9 +11,12 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from . import bandwidths, distances, extensions, graphs, kernels, landmarks, leastsquares, normalizations, solvers
 from .checkpoints import Checkpoint
+from .neural import nets
+from .neural.networks import ACTIVATIONS
 from .runners import free_memory
 
 ON_FAR = ("warn", "nan", "raise", "nearest")
@@ -59,6 +62,11 @@ def steps(value: Any) -> int | None:
         one_of("t", value, ("auto",))
         return None
     return count("t", value)
+
+
+def seed(value: Any) -> int:
+    """A whole number drawn from a random_state."""
+    return int(check_random_state(value).randint(2**31 - 1))
 
 
 def bandwidth(value: Any, *, auto: Any) -> Any:
@@ -307,6 +315,7 @@ EXTENSIONS = {
     "barycentric": extensions.Barycentric(),
     "compressed_diffusion": extensions.CompressedDiffusion(),
     "linear": extensions.LinearMap(),
+    "net": nets.Net(),
     "auto": extensions.Auto(),
 }
 OF_THE_METHOD = ("nystrom", "least_squares")  # they know no other functions than its own
@@ -339,6 +348,8 @@ def _specification(value: Any, names: Sequence[str], name: str) -> Any:
             f"{name}={value!r} is not known. Pass one of {', '.join(map(repr, names))}, an object of "
             "outfold.extensions, or a regressor with fit and predict."
         )
+    if isinstance(value, nets.Net):
+        return net(value, name)
     _check_numbers(value, name)
     if isinstance(value, extensions.CompressedDiffusion) and not isinstance(value.landmarks, str):
         return replace(value, landmarks=landmark_choice(value.landmarks))
@@ -367,6 +378,34 @@ def _check_numbers(found: Any, name: str) -> None:
         one_of(f"{name}: epsilon", epsilon, ("auto",))
     else:
         number(f"{name}: epsilon", epsilon, low=0.0, open_low=True)
+
+
+def net(found: nets.Net, name: str) -> nets.Net:
+    """A network, with every number in its range."""
+    widths(f"{name}: hidden", found.hidden)
+    one_of(f"{name}: activation", found.activation, tuple(ACTIVATIONS))
+    one_of(f"{name}: solver", found.solver, nets.SOLVERS)
+    for field in ("weight_decay", "eigen_penalty", "tolerance"):
+        number(f"{name}: {field}", getattr(found, field), low=0.0)
+    number(f"{name}: rate", found.rate, low=0.0, open_low=True)
+    number(f"{name}: validation", found.validation, low=0.0, high=0.9)
+    for field in ("max_iter", "patience"):
+        if getattr(found, field) is not None:
+            count(f"{name}: {field}", getattr(found, field))
+    count(f"{name}: batch", found.batch)
+    count(f"{name}: random_state", found.random_state, low=0)
+    if not isinstance(found.device, str):
+        raise ValueError(f"{name}: device={found.device!r} must be a name such as 'auto', 'cpu' or 'cuda'.")
+    if name == "inverse" and found.eigen_penalty > 0:
+        raise ValueError("inverse: eigen_penalty > 0 is for coordinates; features are no eigenvectors. Leave it at 0.")
+    return replace(found, hidden=tuple(int(width) for width in found.hidden))
+
+
+def widths(name: str, value: Any) -> tuple[int, ...]:
+    """How many units each hidden layer has."""
+    if isinstance(value, str) or not np.iterable(value):
+        raise ValueError(f"{name}={value!r} must hold the widths of the hidden layers, such as (100, 100).")
+    return tuple(count(name, width) for width in value)
 
 
 def landmark_choice(value: Any) -> Any:

@@ -254,7 +254,7 @@ class KernelRidge(Extension):
         return found.model(known, 1 / (found.values + self.ridge))
 
 
-def _check_complete(known: Known, name: str) -> None:
+def check_complete(known: Known, name: str) -> None:
     missing = np.flatnonzero(np.isnan(known.points).any(axis=1))
     if len(missing):
         raise ValueError(
@@ -345,7 +345,7 @@ class Barycentric(Extension):
     reg: float = 1e-3
 
     def fit(self, known: Known, runner: Threads) -> BarycentricModel:
-        _check_complete(known, "barycentric")
+        check_complete(known, "barycentric")
         search = neighbors.build(Metric().fit(known.points), "auto")
         k = min(self.n_neighbors, len(known.points))
         return BarycentricModel(BarycentricRule(search, k, self.reg, Nearness(1.0)), known.values)
@@ -375,7 +375,7 @@ class CompressedDiffusion(Extension):
     epsilon: float | str = "auto"
 
     def fit(self, known: Known, runner: Threads) -> KernelSum:
-        _check_complete(known, "compressed_diffusion")
+        check_complete(known, "compressed_diffusion")
         choice = self.landmarks
         if isinstance(choice, str):
             choice = landmarks.FarthestPoint(max(2, min(500, len(known.points) // 2)))
@@ -402,7 +402,7 @@ class LinearMap(Extension):
     ridge: float = 1e-9
 
     def fit(self, known: Known, runner: Threads) -> LinearModel:
-        _check_complete(known, "linear")
+        check_complete(known, "linear")
         share = known.measure / known.measure.sum()
         centre = share @ known.points
         X = (known.points - centre) * np.sqrt(share)[:, None]

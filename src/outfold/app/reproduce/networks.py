@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from ... import DiffusionMaps, Isomap, KernelPCA, plotting
+from ... import GRAE, DiffusionMaps, DiffusionNet, Isomap, KernelPCA, plotting
 from ...datasets import rotated_digits, toroidal_helices
-from .record import Effort, Experiment, Finding, Outcome, Picture, Table, measured
+from .record import Effort, Experiment, Finding, Outcome, Picture, Table, claimed, measured
 
 Array = NDArray[Any]
 
 RUNS, TEST_SHARE = 10, 0.15
+TURN = 0.09  # radians
 MANY = "diffusion maps, 10 coordinates"
 SLIDES = {  # MSE, R^2, accuracy
     "rotated digits": {
@@ -61,6 +63,21 @@ METHODS: dict[str, Callable[[], Any]] = {
     "Isomap": lambda: Isomap(2, landmarks=500, inverse="barycentric"),
     "kernel PCA": lambda: KernelPCA(2, kernel="rbf", landmarks=500, inverse="barycentric"),
 }
+NETWORKS: dict[str, tuple[Callable[[], Any], str]] = {  # and the row of the slides to be compared with
+    "GRAE": (lambda: GRAE(2, validation=0.0, epochs=200, random_state=0), "GRAE (PHATE)"),
+    "DiffusionNet of Isomap": (
+        lambda: DiffusionNet(
+            2, spectral=Isomap(n_neighbors=15, landmarks=500), activation="sine", solver="adam", random_state=0
+        ),
+        "Diffusion Nets",
+    ),
+}
+
+
+def methods() -> dict[str, Callable[[], Any]]:
+    """The spectral ones, and networks where they can be trained."""
+    trained = {name: build for name, (build, _) in NETWORKS.items()} if find_spec("torch") else {}
+    return METHODS | trained
 
 
 # -- the probes ----------------------------------------------------------------------------
@@ -70,7 +87,9 @@ def latent(train: Array, test: Array, train_angle: Array, test_angle: Array) -> 
     """R^2 of the angle by linear regression on the standardised coordinates and on the polar angle about their mean.
 
     The better of the two on the training rows is scored on the test rows. Polar angles are cut where the latent angle
-    is: turned by the mean difference on the training rows, in the sense of turning that fits better there.
+    is, in the sense of turning and at the place that fit best on the training rows: turned by the mean difference, or
+    by up to ``TURN`` more. The mean of random rows is not the middle of their circle: with the mean difference alone a
+    perfect circle, (cos, sin) of the angle of the helices, has R^2 0.956, since rows fall on the wrong side of the cut.
     """
     mean, scale = train.mean(axis=0), train.std(axis=0)
     seen, new = (train - mean) / scale, (test - mean) / scale
@@ -78,11 +97,12 @@ def latent(train: Array, test: Array, train_angle: Array, test_angle: Array) -> 
     best, answer = plain.score(seen, train_angle), plain.score(new, test_angle)
     for sense in (1, -1):
         polar, other = (sense * np.arctan2(part[:, 1], part[:, 0]) for part in (seen, new))
-        turn = np.angle(np.exp(1j * (train_angle - polar)).mean())
-        polar, other = (np.mod(part + turn, 2 * np.pi)[:, None] for part in (polar, other))
-        round_fit = LinearRegression().fit(polar, train_angle)
-        if round_fit.score(polar, train_angle) > best:
-            best, answer = round_fit.score(polar, train_angle), round_fit.score(other, test_angle)
+        mean_turn = np.angle(np.exp(1j * (train_angle - polar)).mean())
+        for turn in mean_turn + np.linspace(-TURN, TURN, 61):
+            there, then = (np.mod(part + turn, 2 * np.pi)[:, None] for part in (polar, other))
+            round_fit = LinearRegression().fit(there, train_angle)
+            if round_fit.score(there, train_angle) > best:
+                best, answer = round_fit.score(there, train_angle), round_fit.score(then, test_angle)
     return float(answer)
 
 
@@ -114,7 +134,7 @@ def run(effort: Effort) -> Outcome:
     for name, make in SETS.items():
         rows: list[list[Any]] = [[f"{model} (slides)", *values] for model, values in SLIDES[name].items()]
         ours = {}
-        for method, build in METHODS.items():
+        for method, build in methods().items():
             runs = effort.walk(range(effort.times(RUNS)), f"{name}, {method}")
             ours[method] = np.array([measure(make, build, effort.seed + run) for run in runs])
             mean, spread = ours[method].mean(axis=0), ours[method].std(axis=0)
@@ -126,20 +146,26 @@ def run(effort: Effort) -> Outcome:
 
 
 def _findings(name: str, ours: dict[str, Array]) -> list[Finding]:
-    """Spectral methods have no counterpart in the slides; the nearest stand beside them."""
+    """Networks beside theirs; spectral methods have no counterpart in the slides, and stand beside all of them."""
     theirs = "; ".join(f"{model} " + " ".join(f"{x:g}" for x in values) for model, values in SLIDES[name].items())
-    return [
-        measured(
-            f"{name}, {method}: MSE, R², accuracy",
-            " ".join(f"{x:.4f}" for x in found.mean(axis=0)),
-            f"Slides: {theirs}.",
+    found = []
+    for method, runs in ours.items():
+        title, mean = f"{name}, {method}: MSE, R², accuracy", runs.mean(axis=0)
+        told = " ".join(f"{x:.4f}" for x in mean)
+        if method not in NETWORKS:
+            found.append(measured(title, told, f"Slides: {theirs}."))
+            continue
+        row = NETWORKS[method][1]
+        mse, latent_factor, accuracy = SLIDES[name][row]
+        as_good = bool(mean[0] < mse + 5e-5 and mean[1] >= latent_factor and mean[2] >= accuracy)
+        found.append(
+            claimed(title, told, f"{row} {mse:g} {latent_factor:g} {accuracy:g}", as_good, "Means of the runs.")
         )
-        for method, found in ours.items()
-    ]
+    return found
 
 
 def _picture(name: str, data: Factors) -> Picture:
-    fitted = {method: build().fit(data.X) for method, build in METHODS.items() if method != MANY}
+    fitted = {method: build().fit(data.X) for method, build in methods().items() if method != MANY}
     figure, (row,) = plotting.grid(1, len(fitted), size=(4.8, 3.8))
     for axes, (method, model) in zip(row, fitted.items()):
         plotting.embedding(model, colors=data.angle, axes=axes, title=method)
@@ -148,7 +174,7 @@ def _picture(name: str, data: Factors) -> Picture:
 
 EXPERIMENT = Experiment(
     "networks",
-    "The tables of GRAE, with spectral methods",
+    "The tables of GRAE, with networks and spectral methods",
     "Kevin Moon, Out of Sample Extension, slides of STAT 6655, Utah State University; figures of Duque et al., "
     "Geometry Regularized Autoencoders, IEEE TPAMI 2022, doi 10.1109/TPAMI.2022.3222104",
     "Three digits at 360 rotations (1080 x 784), and two helices on a torus (8000 x 3); 85 % of the rows fitted, 15 % "

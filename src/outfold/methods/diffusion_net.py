@@ -1,0 +1,253 @@
+"""Diffusion Nets: a spectral embedding learnt by a network, and the way back by another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from .. import _resolve
+from .._estimator import SpectralEstimator, sample_measure
+from ..extensions import Known
+from ..inverse import WayBack
+from ..neural import training
+from ..neural.estimators import NetworkEstimator
+from ..neural.nets import Net
+from ..neural.networks import Scaling
+from .diffusion import DiffusionMaps
+
+Array = NDArray[Any]
+
+
+class DiffusionNet(NetworkEstimator):
+    """Diffusion Nets: an encoder that learns a spectral embedding, a decoder that goes back, and both in a row.
+
+    With y the embedding by ``spectral`` and o the encoder's outputs, each coordinate in units of its spread, the loss
+    is
+
+        1/(2N) sum_i |o_i - y_i|^2 + mu/2 sum |W|^2 + eta/(2N) sum_j |(P - lambda_j) o_j|^2.
+
+    The decoder has the same loss without the last term, from the encoder's outputs to features (Mishne, Shaham,
+    Cloninger and Cohen, 2017). ``transform`` is the encoder: it needs neither PyTorch nor the training rows, of which
+    at most 2000 are kept for ``trust``. Training needs PyTorch: ``pip install "outfold[neural]"``.
+
+    Parameters
+    ----------
+    n_components : int, "auto" or sequence of int
+        As the spectral method takes it, whose own is replaced.
+    spectral : a spectral method, optional
+        Whose embedding is learnt; None is :class:`DiffusionMaps`. It is cloned, not touched.
+    hidden : sequence of int
+        Widths of the encoder's hidden layers; the decoder has them in reverse.
+    activation : "relu", "elu", "tanh", "sigmoid" or "sine"
+    weight_decay : float
+        mu. scikit-learn's MLPRegressor has alpha/(2N) sum |W|^2 beside 1/(2Nd) sum |o - y|^2, with d outputs: its
+        alpha is mu = alpha d / N here, where coordinates have spread 1.
+    eigen_penalty : float
+        eta: how much outputs are made eigenvectors of the Markov matrix P between the anchors. Only for methods that
+        have one: DiffusionMaps and LaplacianEigenmaps (random walk).
+    inverse : "net", None or another extension
+        The way back; None learns none, for when only ``transform`` is wanted.
+    solver : "auto", "lbfgs" or "adam"
+        "lbfgs" takes all rows at once, in double precision; "adam" batches of them, in single precision, with a
+        row's neighbours for the eigenvector term. "auto" is "lbfgs" up to 3000 rows.
+    max_iter : int, optional
+        Iterations of L-BFGS (None: 500) or epochs of Adam (None: 200).
+    batch : int
+        Rows a step of Adam.
+    rate : float
+        Of Adam, at the beginning; it falls along a cosine.
+    validation : float
+        The part of the rows that is held out: the parameters with the least error there are kept. 0: none.
+    patience : int, optional
+        Iterations without a smaller error before training ends (None: 50 of L-BFGS, 30 of Adam).
+    tolerance : float
+        The part by which an error must be smaller.
+    random_state : int, RandomState or None
+        Seeds the spectral method, first weights, batches and held-out rows.
+    device : "auto", "cpu", "cuda" or another of PyTorch's
+    n_jobs : int or None
+        Threads; None is every core.
+    verbose : bool
+        Show progress for what takes longer than two seconds.
+
+    Attributes
+    ----------
+    embedding_ : array, the spectral embedding of the training rows
+    spectral_ : the fitted spectral method; ``score`` asks it, nothing else does
+    encoder_, decoder_ : networks as NumPy arrays
+    history_ : dict of arrays, losses and their parts by iteration; ``decoder_history_`` of the decoder
+    reconstruction_error_ : mean of |x - r(x)|^2 over the training rows
+    report_ : of the spectral fit; ``extension_gap`` is the largest |transform - embedding_|
+
+    Examples
+    --------
+    >>> from outfold.datasets import circle
+    >>> X = circle(200)
+    >>> net = DiffusionNet(hidden=(20,), max_iter=50, random_state=0).fit(X)
+    >>> net.transform(X[:3]).shape, net.inverse_transform(net.transform(X[:3])).shape
+    ((3, 2), (3, 2))
+    """
+
+    def __init__(
+        self,
+        n_components: Any = 2,
+        *,
+        spectral: Any = None,
+        hidden: Any = (100, 100),
+        activation: str = "relu",
+        weight_decay: float = 1e-6,
+        eigen_penalty: float = 0.0,
+        inverse: Any = "net",
+        solver: str = "auto",
+        max_iter: int | None = None,
+        batch: int = 256,
+        rate: float = 2e-3,
+        validation: float = 0.1,
+        patience: int | None = None,
+        tolerance: float = 1e-3,
+        random_state: Any = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.spectral = spectral
+        self.hidden = hidden
+        self.activation = activation
+        self.weight_decay = weight_decay
+        self.eigen_penalty = eigen_penalty
+        self.inverse = inverse
+        self.solver = solver
+        self.max_iter = max_iter
+        self.batch = batch
+        self.rate = rate
+        self.validation = validation
+        self.patience = patience
+        self.tolerance = tolerance
+        self.random_state = random_state
+        self.device = device
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # -- fitting ---------------------------------------------------------------------------
+
+    def _fit(self, X: Any, sample_weight: Any) -> None:
+        seed = _resolve.seed(self.random_state)
+        encoder = self._net(seed)
+        inverse = None if self.inverse is None else _resolve.extension(self.inverse, None, name="inverse")
+        method = self._method(seed)
+        training.library()
+        X = self._validate(X, reset=True)
+        runner = self._runner()
+        rows, measure = np.ascontiguousarray(X, dtype=float), sample_measure(sample_weight, len(X))
+        method._fit(rows, sample_weight)  # its warnings are in the report, and given with ours
+        self.spectral_ = method
+        embedding = np.asarray(self.spectral_.embedding_, dtype=float)
+        counted = measure > 0
+        known = Known.of(rows[counted], embedding[counted], measure[counted], None, self.spectral_.model_)
+        network, self.history_ = encoder.learn(known, runner)
+        places = self._adopt_network(network, rows, measure, runner)
+        self.embedding_ = embedding.astype(X.dtype, copy=False)
+        self.eigenvalues_ = self.spectral_.eigenvalues_
+        self.report_ = replace(
+            self.spectral_.report_,
+            method="DiffusionNet",
+            extension=str(encoder),
+            extension_gap=float(np.abs(places - embedding).max()),
+            amplification=1.0,
+        )
+        self._learn_back(inverse, Known.of(places[counted], rows[counted], measure[counted]), encoder, runner)
+
+    def _net(self, seed: int) -> Net:
+        """The encoder's specification, checked."""
+        found = Net(
+            self.hidden,
+            self.activation,
+            self.weight_decay,
+            self.eigen_penalty,
+            self.solver,
+            self.max_iter,
+            self.batch,
+            self.rate,
+            self.validation,
+            self.patience,
+            self.tolerance,
+            seed,
+            self.device,
+        )
+        return _resolve.net(found, type(self).__name__)
+
+    def _method(self, seed: int) -> SpectralEstimator:
+        """The spectral method, with the components asked for."""
+        method = DiffusionMaps() if self.spectral is None else self.spectral
+        if not isinstance(method, SpectralEstimator) or isinstance(method, NetworkEstimator):
+            raise ValueError(f"spectral={method!r} must be a spectral method of outfold, such as DiffusionMaps().")
+        known = method.get_params(deep=False)
+        if "n_components" not in known:
+            raise ValueError(f"{type(method).__name__} has no n_components: take LaplacianEigenmaps instead.")
+        given = method._precomputed()
+        if given:
+            raise ValueError(f"spectral: {given}='precomputed' has no features for a network to learn from.")
+        asked = {
+            "n_components": self.n_components,
+            "extension": "nystrom",
+            "n_jobs": self.n_jobs,
+            "verbose": self.verbose,
+        }
+        if known.get("random_state") is None:
+            asked["random_state"] = seed
+        return clone(method).set_params(**asked)
+
+    def _learn_back(self, spec: Any, known: Known, encoder: Net, runner: Any) -> None:
+        """A decoder from coordinates to features, and how far there and back ends from the training rows."""
+        for name in ("_way_back", "decoder_history_", "reconstruction_error_"):
+            self.__dict__.pop(name, None)
+        if spec is None:
+            return
+        share = known.measure / known.measure.sum()
+        if not isinstance(spec, Net):  # it may pass through the training rows: what held-out rows leave counts
+            self._way_back = WayBack.of(Known.of(known.values, known.points, known.measure), spec, runner)
+            total = float(share @ np.square(known.values - share @ known.values).sum(axis=1))
+            self.reconstruction_error_ = self._way_back.error**2 * total
+            return
+        if self.inverse == "net":
+            spec = replace(encoder, hidden=encoder.hidden[::-1], eigen_penalty=0.0)
+        scale = Scaling.of(known.points, known.measure, common=False).spread
+        decoder, self.decoder_history_ = spec.learn(replace(known, points=known.points / scale), runner)
+        last = self.decoder_history_.get("held_out", 2 * self.decoder_history_["fit"])
+        error = float(np.sqrt(np.min(last, initial=np.inf) / known.values.shape[1]))
+        self._way_back = WayBack(decoder, scale, error, spec, ())
+        squares = np.square(self._way_back.embed(known.points, runner) - known.values).sum(axis=1)
+        self.reconstruction_error_ = float(share @ squares)
+
+    def _learnt_back(self) -> WayBack:
+        check_is_fitted(self)
+        if "_way_back" not in self.__dict__:
+            raise ValueError("inverse=None: no way back was learnt. Fit with inverse='net'.")
+        return self._way_back
+
+    @property
+    def decoder_(self) -> Any:
+        """The network from coordinates to features."""
+        return self._learnt_back().model
+
+    # -- how good it is --------------------------------------------------------------------
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """-(mean squared error) of ``transform(X)`` against the spectral method's own extension: for grid searches.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+        y : ignored
+        """
+        check_is_fitted(self)
+        Z = self._validate(X, reset=False)
+        runner = self._runner()
+        left = self.model_.embed(Z, runner) - self.spectral_.model_.embed(Z, runner)
+        return -float(np.square(left).mean())

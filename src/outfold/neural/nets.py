@@ -1,0 +1,164 @@
+"""A network as an extension: values at points, learnt by a multilayer perceptron."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse, vstack
+from scipy.spatial import cKDTree
+
+from .. import neighbors
+from ..distances import Metric
+from ..extensions import Extension, Known, check_complete
+from ..normalizations import MarkovRule
+from ..runners import Threads, row_blocks
+from . import training
+from .networks import Network, Scaling
+
+Array = NDArray[Any]
+
+SOLVERS = ("auto", "lbfgs", "adam")
+FULL_BATCH = 3000  # rows up to which "auto" takes them all at once
+ITERATIONS = {"lbfgs": 500, "adam": 200}
+PATIENCE = {"lbfgs": 50, "adam": 30}
+NEGLIGIBLE = 1e-12  # entries of a Markov row that are left out
+MOST_ENTRIES = 1 << 26  # of the Markov matrix: 0.8 GB
+LOOKED_AT = 500  # points that tell how near their neighbours are
+FEWEST_HELD = 5  # rows; where the share is less none are held out
+
+
+@dataclass(frozen=True)
+class Net(Extension):
+    """A multilayer perceptron o(x): Diffusion Nets (Mishne, Shaham, Cloninger and Cohen, 2017).
+
+    Least 1/(2N) sum_i |o(x_i) - y_i|^2 + mu/2 sum |W|^2 + eta/(2N) sum_j |(P - lambda_j) o_j|^2, each coordinate in
+    units of its spread (on the way back: features in units of their common spread), mu ``weight_decay``, eta
+    ``eigen_penalty`` (for Markov methods: P is what points see each other by). Training ends when the error of rows
+    held out has not fallen for ``patience`` iterations. A trained network needs neither PyTorch nor the points.
+    """
+
+    hidden: tuple[int, ...] = (100, 100)
+    activation: str = "relu"
+    weight_decay: float = 1e-6
+    eigen_penalty: float = 0.0
+    solver: str = "auto"  # "lbfgs" up to 3000 rows, "adam" beyond
+    max_iter: int | None = None  # iterations of L-BFGS (None: 500), epochs of Adam (None: 200)
+    batch: int = 256
+    rate: float = 2e-3
+    validation: float = 0.1
+    patience: int | None = None  # None: 50 iterations of L-BFGS, 30 epochs of Adam
+    tolerance: float = 1e-3
+    random_state: int = 0
+    device: str = "auto"
+
+    def fit(self, known: Known, runner: Threads) -> Network:
+        return self.learn(known, runner)[0]
+
+    def learn(self, known: Known, runner: Threads) -> tuple[Network, dict[str, Array]]:
+        """The network, and the losses on the way to it.
+
+        Points are sorted first, so that their order does not matter; those that P needs and that have no value are
+        added without one.
+        """
+        training.library()
+        check_complete(known, "net")
+        model = known.model if self.eigen_penalty > 0 else None
+        anchors = known.points[:0] if model is None else _anchors(model)
+        points, member = np.unique(np.vstack([known.points, anchors]), axis=0, return_inverse=True)
+        member = member.ravel()
+        n = len(known.points)
+        values, measure = np.zeros((len(points), known.values.shape[1])), np.zeros(len(points))
+        values[member[:n]], measure[member[:n]] = known.values, known.measure
+        source = Scaling.of(points, np.maximum(measure, np.finfo(float).tiny), common=True)
+        target = Scaling.of(known.values, known.measure, common=known.model is None)
+        plan = self.plan(n)
+        eigen = None
+        if model is not None:
+            eigen = self._eigen(model, member[n:], target, values, runner)
+        rng = np.random.default_rng(self.random_state)
+        labelled = np.flatnonzero(measure)
+        held = held_out(labelled, self.validation, rng)
+        task = training.Regression(
+            source(points),
+            np.where(measure[:, None] > 0, target(values), 0.0),
+            measure,
+            held,
+            self.activation,
+            self.weight_decay,
+            eigen,
+            plan,
+        )
+        layers = (points.shape[1], *self.hidden, values.shape[1])
+        start = training.initial(layers, self.activation, spacing(source(points), runner), rng)
+        trained = training.train(task, start, plan, runner)
+        return network(trained.parameters, self.activation, source, target), trained.history
+
+    def plan(self, rows: int) -> training.Plan:
+        """How so many rows are trained on."""
+        solver = self.solver if self.solver != "auto" else "lbfgs" if rows <= FULL_BATCH else "adam"
+        return training.Plan(
+            solver,
+            self.max_iter or ITERATIONS[solver],
+            self.batch,
+            self.rate,
+            self.patience or PATIENCE[solver],
+            self.tolerance,
+            self.random_state,
+            self.device,
+        )
+
+    def _eigen(self, model: Any, rows: Array, target: Scaling, values: Array, runner: Threads) -> training.Eigen:
+        P = _markov(model.rule, runner)
+        order = np.asarray(cKDTree(values[rows], balanced_tree=False).indices)
+        origin = target.mean / target.spread
+        return training.Eigen(self.eigen_penalty, P, model.scale, rows, model.rule.measure, origin, order)
+
+
+def network(parameters: list[Array], activation: str, source: Scaling, target: Scaling) -> Network:
+    return Network(tuple(parameters[::2]), tuple(parameters[1::2]), activation, source, target)
+
+
+def spacing(points: Array, runner: Threads) -> float:
+    """The median distance to the eighth neighbour, of some of the points."""
+    search = neighbors.build(Metric().fit(points), "auto")
+    some = points[np.linspace(0, len(points) - 1, min(len(points), LOOKED_AT)).astype(int)]
+    lists = search.closest(some, min(9, len(points)), runner)
+    return max(float(np.sqrt(np.median(lists.squared[lists.ptr[1:] - 1]))), 1e-6)
+
+
+def held_out(rows: Array, share: float, rng: np.random.Generator) -> Array:
+    """A random part of the rows; none where they would be too few to tell anything."""
+    count = int(share * len(rows))
+    return np.sort(rng.permutation(rows)[:count]) if count >= FEWEST_HELD else rows[:0]
+
+
+def _anchors(model: Any) -> Array:
+    if not isinstance(getattr(model, "rule", None), MarkovRule) or model.scale is None:
+        raise ValueError(
+            "eigen_penalty > 0 asks for outputs that are eigenvectors of a Markov matrix between the points, and this "
+            "method has none: take DiffusionMaps (coordinates='diffusion') or LaplacianEigenmaps (random walk), or "
+            "eigen_penalty=0."
+        )
+    return np.asarray(model.rule.geometry.anchors)
+
+
+def _markov(rule: MarkovRule, runner: Threads) -> csr_array:
+    """P between the anchors, without what changes no sum."""
+    anchors = rule.geometry.anchors
+    parts: list[csr_array] = []
+    entries = 0
+    for block in row_blocks(len(anchors), rule.row_entries):
+        rows = rule.rows(np.ascontiguousarray(anchors[block]))
+        weights = rows.weights if rows.divisor is None else rows.weights / rows.divisor
+        part = csr_array(weights) if issparse(weights) else csr_array(np.where(weights >= NEGLIGIBLE, weights, 0.0))
+        entries += part.nnz
+        if entries > MOST_ENTRIES:
+            raise MemoryError(
+                f"The Markov matrix between {len(anchors)} points has more than {MOST_ENTRIES} entries, too many for "
+                "eigen_penalty > 0. Give the method n_neighbors=32, or landmarks."
+            )
+        parts.append(part)
+    return csr_array(vstack(parts, format="csr"))

@@ -1,0 +1,85 @@
+"""Networks as arrays: what is left of one when it has been trained. Nothing here needs PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from ..extensions import by_blocks
+from ..runners import Threads
+
+Array = NDArray[Any]
+
+FARTHEST = 1e9  # spreads from the mean: what lies beyond is at that distance, so that squares do not overflow
+ACTIVATIONS = {
+    "relu": lambda x: np.maximum(x, 0.0),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
+    "tanh": np.tanh,
+    "sigmoid": expit,
+    "sine": np.sin,
+}
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x -> (x - mean) / spread: the units a network works in."""
+
+    mean: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, values: Array, measure: Array, *, common: bool) -> Scaling:
+        """About the mean, each column in units of its own deviation, or all in units of their root mean square."""
+        share = measure / measure.sum()
+        size = float(np.abs(values).max()) or 1.0  # squares of huge and of tiny values stay within floating point
+        mean = share @ values
+        variance = share @ np.square((values - mean) / size)
+        if common:
+            variance = np.full_like(variance, variance.mean())
+        with np.errstate(invalid="ignore"):
+            constant = np.sqrt(variance) * size <= 1e-13 * np.abs(mean)
+        return cls(mean, np.where((variance > 0) & ~constant, np.sqrt(variance) * size, 1.0))
+
+    def __call__(self, values: Array) -> Array:
+        return (values - self.mean) / self.spread
+
+    def back(self, values: Array) -> Array:
+        return values * self.spread + self.mean
+
+
+@dataclass(frozen=True)
+class Network:
+    """o(x) = W_L a(... a(W_1 x + b_1) ...) + b_L, between the units of its inputs and of its outputs.
+
+    >>> one = Scaling(np.zeros(1), np.ones(1))
+    >>> hinge = Network((np.array([[1.0, -1.0]]), np.ones((2, 1))), (np.zeros(2), np.zeros(1)), "relu", one, one)
+    >>> hinge.embed(np.array([[-3.0], [2.0]]), Threads(1)).ravel().tolist()
+    [3.0, 2.0]
+    """
+
+    weights: tuple[Array, ...]  # (inputs, outputs) of each layer
+    biases: tuple[Array, ...]
+    activation: str  # a key of ACTIVATIONS
+    source: Scaling
+    target: Scaling
+
+    def embed(self, Z: Array, runner: Threads) -> Array:
+        """The outputs, a block of rows at a time."""
+        widest = max(max(W.shape) for W in self.weights)
+        return by_blocks(self._of, Z, self.weights[-1].shape[1], widest, runner)
+
+    def _of(self, points: Array) -> Array:
+        activate = ACTIVATIONS[self.activation]
+        values = np.clip(self.source(points), -FARTHEST, FARTHEST)
+        for W, b in zip(self.weights[:-1], self.biases[:-1]):
+            values = activate(values @ W + b)
+        return self.target.back(values @ self.weights[-1] + self.biases[-1])
+
+    @property
+    def size(self) -> int:
+        """How many numbers were learnt."""
+        return sum(part.size for part in (*self.weights, *self.biases))
