@@ -56,7 +56,8 @@ class DiffusionNet(NetworkEstimator):
         "lbfgs" takes all rows at once, in double precision; "adam" batches of them, in single precision, with a
         row's neighbours for the eigenvector term. "auto" is "lbfgs" up to 3000 rows.
     max_iter : int, optional
-        Iterations of L-BFGS (None: 500) or epochs of Adam (None: 200).
+        Iterations of L-BFGS (None: 500) or epochs of Adam (None: as many as see 2,000,000 rows in all, between 10 and
+        200).
     batch : int
         Rows a step of Adam.
     rate : float

@@ -25,6 +25,8 @@ from .islands import Islands
 Array = NDArray[Any]
 
 SHARED = 0.2  # part of a subsample that all subsamples have in common
+SEEN, EPOCHS = 300_000, (10, 400)  # rows that all epochs see together, with the fewest and the most epochs
+BATCH, LARGE_BATCH, LARGE = 64, 256, 10_000  # of fewer and of more rows than LARGE
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,12 @@ class GRAE(NetworkEstimator):
     target_rows : int
         Of more rows the target is computed on random subsamples of so many, a fifth of which they all have in
         common: over those each is turned onto the first.
-    epochs, batch, rate : int, int, float
-        Of Adam; the rate falls along a cosine.
+    epochs : int, optional
+        Of Adam; None: as many as see 300,000 rows in all, between 10 and 400.
+    batch : int, optional
+        Rows a step; None: 64, or 256 of more than 10,000 rows.
+    rate : float
+        Of Adam, at the beginning; it falls along a cosine.
     validation : float
         The part of the rows that is held out: the parameters with the least loss there are kept. 0: none.
     patience : int
@@ -135,8 +141,8 @@ class GRAE(NetworkEstimator):
         activation: str = "sine",
         weight_decay: float = 0.0,
         target_rows: int = 10_000,
-        epochs: int = 200,
-        batch: int = 64,
+        epochs: int | None = None,
+        batch: int | None = None,
         rate: float = 2e-3,
         validation: float = 0.1,
         patience: int = 50,
@@ -183,7 +189,7 @@ class GRAE(NetworkEstimator):
 
     def _fit(self, X: Any, sample_weight: Any = None) -> None:
         seed = _resolve.seed(self.random_state)
-        plan, hidden = self._plan(seed), _resolve.widths("hidden", self.hidden)
+        hidden = _resolve.widths("hidden", self.hidden)
         columns = _resolve.count("n_components", self.n_components)
         weight = _resolve.number("weight", self.weight, low=0.0)
         relax = _resolve.number("relax", self.relax, low=0.0, high=1.0, open_low=True)
@@ -191,8 +197,10 @@ class GRAE(NetworkEstimator):
         share = _resolve.number("validation", self.validation, low=0.0, high=0.9)
         most = _resolve.count("target_rows", self.target_rows, low=10)
         _resolve.one_of("activation", self.activation, tuple(ACTIVATIONS))
+        self._plan(seed, rows=1)  # refuses what is wrong before rows are looked at
         training.library()
         X = self._validate(X, reset=True)
+        plan = self._plan(seed, rows=len(X))
         rows, runner = np.ascontiguousarray(X, dtype=float), self._runner()
         _check_points(rows)
         if weight == 0:
@@ -221,11 +229,13 @@ class GRAE(NetworkEstimator):
         decoder = network(trained.parameters[depth:], self.activation, middle, source)
         self._settle(rows, places, embedding, decoder, parts, runner)
 
-    def _plan(self, seed: int) -> training.Plan:
+    def _plan(self, seed: int, rows: int) -> training.Plan:
+        epochs = training.passes(SEEN, rows, *EPOCHS) if self.epochs is None else self.epochs
+        batch = self.batch if self.batch is not None else BATCH if rows <= LARGE else LARGE_BATCH
         return training.Plan(
             "adam",
-            _resolve.count("epochs", self.epochs),
-            _resolve.count("batch", self.batch),
+            _resolve.count("epochs", epochs),
+            _resolve.count("batch", batch),
             _resolve.number("rate", self.rate, low=0.0, open_low=True),
             _resolve.count("patience", self.patience),
             _resolve.number("tolerance", self.tolerance, low=0.0),

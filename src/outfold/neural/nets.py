@@ -22,7 +22,8 @@ Array = NDArray[Any]
 
 SOLVERS = ("auto", "lbfgs", "adam")
 FULL_BATCH = 3000  # rows up to which "auto" takes them all at once
-ITERATIONS = {"lbfgs": 500, "adam": 200}
+ITERATIONS = 500  # of L-BFGS
+SEEN, EPOCHS = 2_000_000, (10, 200)  # rows that all epochs of Adam see together, with the fewest and the most epochs
 PATIENCE = {"lbfgs": 50, "adam": 30}
 NEGLIGIBLE = 1e-12  # entries of a Markov row that are left out
 MOST_ENTRIES = 1 << 26  # of the Markov matrix: 0.8 GB
@@ -45,7 +46,9 @@ class Net(Extension):
     weight_decay: float = 1e-6
     eigen_penalty: float = 0.0
     solver: str = "auto"  # "lbfgs" up to 3000 rows, "adam" beyond
-    max_iter: int | None = None  # iterations of L-BFGS (None: 500), epochs of Adam (None: 200)
+    max_iter: int | None = (
+        None  # iterations of L-BFGS (None: 500), epochs of Adam (None: 10 to 200, for 2,000,000 rows in all)
+    )
     batch: int = 256
     rate: float = 2e-3
     validation: float = 0.1
@@ -99,9 +102,10 @@ class Net(Extension):
     def plan(self, rows: int) -> training.Plan:
         """How so many rows are trained on."""
         solver = self.solver if self.solver != "auto" else "lbfgs" if rows <= FULL_BATCH else "adam"
+        iterations = ITERATIONS if solver == "lbfgs" else training.passes(SEEN, rows, *EPOCHS)
         return training.Plan(
             solver,
-            self.max_iter or ITERATIONS[solver],
+            self.max_iter or iterations,
             self.batch,
             self.rate,
             self.patience or PATIENCE[solver],

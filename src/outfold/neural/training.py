@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 PATCH = 32  # rows near each other that are drawn together where a loss needs a row's neighbours
 LAST_RATE = 1e-2  # part of the rate that Adam ends with
-SHARED_WORK = 1 << 25  # products a step that are worth more than one thread
+SHARED_WORK = 1 << 29  # products a step that are worth more than one thread: threads that wait spin, and starve others
 FREQUENCY, TURN = 30.0, 0.5  # of the first layer of sines
 MEMORY = 20  # steps that L-BFGS remembers
 
@@ -64,6 +64,11 @@ class Trained:
 
     parameters: list[Array]
     history: dict[str, Array]
+
+
+def passes(seen: int, rows: int, fewest: int, most: int) -> int:
+    """Epochs of so many rows until ``seen`` have been looked at."""
+    return int(np.clip(round(seen / rows), fewest, most))
 
 
 def initial(sizes: tuple[int, ...], activation: str, near: float, rng: np.random.Generator) -> list[Array]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,13 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from ... import GRAE, DiffusionMaps, DiffusionNet, Isomap, KernelPCA, plotting
+from ... import GRAE, PHATE, DiffusionMaps, DiffusionNet, Isomap, KernelPCA, plotting
 from ...datasets import rotated_digits, toroidal_helices
 from .record import Effort, Experiment, Finding, Outcome, Picture, Table, claimed, measured
 
 Array = NDArray[Any]
 
-RUNS, TEST_SHARE = 10, 0.15
+RUNS, TEST_SHARE = 2, 0.15  # benchmarks/networks.py has the ten of the slides
 TURN = 0.09  # radians
 MANY = "diffusion maps, 10 coordinates"
 SLIDES = {  # MSE, R^2, accuracy
@@ -44,37 +46,59 @@ class Factors:
     X: Array
     label: Array
     angle: Array  # from 0 to 2 pi
+    train: Array  # row numbers to fit, and to probe
+    test: Array
 
 
 def digits(seed: int) -> Factors:
-    X, label, angle = rotated_digits()
-    return Factors(X, label, angle)
+    return _split("rotated_digits", seed, *rotated_digits())
 
 
 def helices(seed: int) -> Factors:
-    X, label, angle = toroidal_helices(8000, random_state=seed)
-    return Factors(X, label, angle)
+    file = _stored("toroidal_helices")
+    if file is None:
+        return _split("toroidal_helices", seed, *toroidal_helices(8000, random_state=seed))
+    with np.load(file) as arrays:
+        return _split("toroidal_helices", seed, arrays["X"].astype(float), arrays["label"], arrays["phi"])
+
+
+def _stored(name: str) -> Path | None:
+    file = Path(os.environ.get("OUTFOLD_DATA", "")) / "grae" / f"{name}.npz"
+    return file if file.is_file() else None
+
+
+def _split(name: str, seed: int, X: Array, label: Array, angle: Array) -> Factors:
+    """With the split of the file if there is one, else a random one."""
+    if file := _stored(name):
+        with np.load(file) as arrays:
+            return Factors(X, label, angle, arrays["train"], arrays["test"])
+    train, test = train_test_split(np.arange(len(X)), test_size=TEST_SHARE, random_state=seed)
+    return Factors(X, label, angle, train, test)
 
 
 SETS: dict[str, Callable[[int], Factors]] = {"rotated digits": digits, "toroidal helices": helices}
-METHODS: dict[str, Callable[[], Any]] = {
-    "diffusion maps": lambda: DiffusionMaps(2, inverse="barycentric"),
-    MANY: lambda: DiffusionMaps(10, inverse="barycentric"),
-    "Isomap": lambda: Isomap(2, landmarks=500, inverse="barycentric"),
-    "kernel PCA": lambda: KernelPCA(2, kernel="rbf", landmarks=500, inverse="barycentric"),
+METHODS: dict[str, Callable[[int], Any]] = {  # of a seed
+    "diffusion maps": lambda seed: DiffusionMaps(2, inverse="barycentric"),
+    MANY: lambda seed: DiffusionMaps(10, inverse="barycentric"),
+    "Isomap": lambda seed: Isomap(2, landmarks=500, inverse="barycentric", random_state=seed),
+    "kernel PCA": lambda seed: KernelPCA(2, kernel="rbf", landmarks=500, inverse="barycentric", random_state=seed),
 }
-NETWORKS: dict[str, tuple[Callable[[], Any], str]] = {  # and the row of the slides to be compared with
-    "GRAE": (lambda: GRAE(2, validation=0.0, epochs=200, random_state=0), "GRAE (PHATE)"),
+NETWORKS: dict[str, tuple[Callable[[int], Any], str]] = {  # and the row of the slides to be compared with
+    "GRAE": (lambda seed: GRAE(2, validation=0.0, random_state=seed), "GRAE (PHATE)"),
     "DiffusionNet of Isomap": (
-        lambda: DiffusionNet(
-            2, spectral=Isomap(n_neighbors=15, landmarks=500), activation="sine", solver="adam", random_state=0
+        lambda seed: DiffusionNet(
+            2, spectral=Isomap(n_neighbors=15, landmarks=500), activation="sine", solver="adam", random_state=seed
         ),
         "Diffusion Nets",
     ),
 }
+LONGER: dict[str, tuple[Callable[[int], Any], str]] = {  # only in the benchmark
+    "GRAE of PHATE": (lambda seed: GRAE(2, target=PHATE(), validation=0.0, random_state=seed), "GRAE (PHATE)"),
+    "autoencoder": (lambda seed: GRAE(2, weight=0.0, validation=0.0, random_state=seed), "autoencoder"),
+}
 
 
-def methods() -> dict[str, Callable[[], Any]]:
+def methods() -> dict[str, Callable[[int], Any]]:
     """The spectral ones, and networks where they can be trained."""
     trained = {name: build for name, (build, _) in NETWORKS.items()} if find_spec("torch") else {}
     return METHODS | trained
@@ -106,8 +130,9 @@ def latent(train: Array, test: Array, train_angle: Array, test_angle: Array) -> 
     return float(answer)
 
 
-def probes(model: Any, data: Factors, train: Array, test: Array) -> tuple[float, float, float]:
+def probes(model: Any, data: Factors) -> tuple[float, float, float]:
     """MSE of the way there and back, R^2 of the angle (per class, averaged), accuracy of the class: on test rows."""
+    train, test = data.train, data.test
     seen, new = (model.transform(data.X[rows], on_far="keep") for rows in (train, test))
     mse = float(((model.inverse_transform(new) - data.X[test]) ** 2).mean())
     scores = []
@@ -119,10 +144,9 @@ def probes(model: Any, data: Factors, train: Array, test: Array) -> tuple[float,
     return mse, float(np.mean(scores)), float(classes.score((new - mean) / scale, data.label[test]))
 
 
-def measure(make: Callable[[int], Factors], method: Callable[[], Any], seed: int) -> tuple[float, float, float]:
+def measure(make: Callable[[int], Factors], method: Callable[[int], Any], seed: int) -> tuple[float, float, float]:
     data = make(seed)
-    train, test = train_test_split(np.arange(len(data.X)), test_size=TEST_SHARE, random_state=seed)
-    return probes(method().fit(data.X[train]), data, train, test)
+    return probes(method(seed).fit(data.X[data.train]), data)
 
 
 # -- the experiment ------------------------------------------------------------------------
@@ -157,7 +181,7 @@ def _findings(name: str, ours: dict[str, Array]) -> list[Finding]:
             continue
         row = NETWORKS[method][1]
         mse, latent_factor, accuracy = SLIDES[name][row]
-        as_good = bool(mean[0] < mse + 5e-5 and mean[1] >= latent_factor and mean[2] >= accuracy)
+        as_good = bool(mean[0] <= mse and mean[1] >= latent_factor and mean[2] >= accuracy)
         found.append(
             claimed(title, told, f"{row} {mse:g} {latent_factor:g} {accuracy:g}", as_good, "Means of the runs.")
         )
@@ -165,7 +189,7 @@ def _findings(name: str, ours: dict[str, Array]) -> list[Finding]:
 
 
 def _picture(name: str, data: Factors) -> Picture:
-    fitted = {method: build().fit(data.X) for method, build in methods().items() if method != MANY}
+    fitted = {method: build(0).fit(data.X) for method, build in methods().items() if method != MANY}
     figure, (row,) = plotting.grid(1, len(fitted), size=(4.8, 3.8))
     for axes, (method, model) in zip(row, fitted.items()):
         plotting.embedding(model, colors=data.angle, axes=axes, title=method)
@@ -178,7 +202,9 @@ EXPERIMENT = Experiment(
     "Kevin Moon, Out of Sample Extension, slides of STAT 6655, Utah State University; figures of Duque et al., "
     "Geometry Regularized Autoencoders, IEEE TPAMI 2022, doi 10.1109/TPAMI.2022.3222104",
     "Three digits at 360 rotations (1080 x 784), and two helices on a torus (8000 x 3); 85 % of the rows fitted, 15 % "
-    "embedded and taken back; MSE of the reconstruction, R² of a linear regression for the angle (polar angle about "
-    "the mean where that fits better; per class, averaged), accuracy of a logistic regression for the class; 10 runs.",
+    "embedded and taken back, split as published where the file with the split is at hand; MSE of the reconstruction, "
+    "R² of a linear regression for the angle (polar angle about "
+    "the mean where that fits better; per class, averaged), accuracy of a logistic regression for the class; 10 "
+    "runs in the slides, 2 here.",
     run,
 )
