@@ -331,6 +331,19 @@ def test_targets_of_many_rows_are_put_together_from_parts():
 
 
 @pytest.mark.parametrize(
+    ("rows", "epochs", "batch", "net_epochs"),
+    [(100, 400, 64, 200), (3000, 100, 64, 200), (30_000, 10, 256, 67), (10**6, 10, 256, 10)],
+)
+def test_epochs_and_batches_follow_the_number_of_rows(rows, epochs, batch, net_epochs):
+    found = GRAE()._plan(0, rows)
+    assert (found.iterations, found.batch) == (epochs, batch)
+    given = GRAE(epochs=3, batch=5)._plan(0, rows)
+    assert (given.iterations, given.batch) == (3, 5)
+    assert Net(solver="adam").plan(rows).iterations == net_epochs
+    assert Net(solver="adam", max_iter=7).plan(rows).iterations == 7
+
+
+@pytest.mark.parametrize(
     ("changes", "match"),
     [
         ({"target": np.zeros((3, 2))}, "shape \\(3, 2\\), but 100 rows"),
@@ -338,6 +351,7 @@ def test_targets_of_many_rows_are_put_together_from_parts():
         ({"weight": -1.0}, "weight=-1.0"),
         ({"relax": 0.0}, "relax=0.0"),
         ({"epochs": 0}, "epochs=0"),
+        ({"batch": 0}, "batch=0"),
         ({"rate": 1e30}, "Training diverged"),
         ({"n_components": "auto"}, "n_components='auto'"),
     ],
