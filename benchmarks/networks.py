@@ -36,7 +36,7 @@ def one(name, method, seed):
 def run(file, part):
     """Every run that is not in the file yet."""
     done = {(r["set"], r["method"], r["seed"]) for r in records(file)}
-    wanted = [(s, m, seed) for seed in range(RUNS) for s in networks.SETS for m in ALL if part in f"{s} {m}"]
+    wanted = [(s, m, seed) for m in ALL for seed in range(RUNS) for s in networks.SETS if part in f"{s} {m}"]
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool, file.open("a") as lines:
         for job in as_completed([pool.submit(one, *key) for key in wanted if key not in done]):
             print(json.dumps(job.result()), file=lines, flush=True)

@@ -204,7 +204,7 @@ class GRAE(NetworkEstimator):
         rows, runner = np.ascontiguousarray(X, dtype=float), self._runner()
         _check_points(rows)
         if weight == 0:
-            embedding, parts = np.zeros((len(rows), columns)), 0
+            embedding, parts = np.random.default_rng([seed, 4]).normal(size=(len(rows), columns)), 0  # for its scale
         else:
             embedding, parts = self._target(rows, columns, most, seed)
         measure = np.ones(len(rows))

@@ -94,7 +94,10 @@ NETWORKS: dict[str, tuple[Callable[[int], Any], str]] = {  # and the row of the 
 }
 LONGER: dict[str, tuple[Callable[[int], Any], str]] = {  # only in the benchmark
     "GRAE of PHATE": (lambda seed: GRAE(2, target=PHATE(), validation=0.0, random_state=seed), "GRAE (PHATE)"),
-    "autoencoder": (lambda seed: GRAE(2, weight=0.0, validation=0.0, random_state=seed), "autoencoder"),
+    "autoencoder": (
+        lambda seed: GRAE(2, weight=0.0, activation="elu", validation=0.0, random_state=seed),
+        "autoencoder",
+    ),
 }
 
 
