@@ -134,9 +134,10 @@ def _picture(curve: Curve, first: dict[float, Array], found: dict[float, Array],
     figure, (row,) = plotting.grid(1, 4, size=(4.2, 3.8))
     least, most = PENALTIES[0], PENALTIES[-1]
     shown = {"with noise": curve.noisy[TRAIN:], f"eta = {least:g}": first[least], f"eta = {most:g}": first[most]}
-    angle = np.arctan2(curve.clean[TRAIN:, 1], curve.clean[TRAIN:, 0])
+    true = np.asarray(whole_curve().data)
     for axes, (title, points) in zip(row, shown.items()):
-        plotting.embedding(points[:, :2], colors=angle, axes=axes, title=title)
+        plotting.embedding(points[:, :2], axes=axes, title=title)
+        axes.plot(true[:, 0], true[:, 1], color="#cc3311", linewidth=0.8)
         axes.set(xlabel="cos t", ylabel="sin 2t")
     for column, (name, color) in enumerate((("mean distance", "#4477aa"), ("root mean square", "#228833"))):
         mean, spread = (part[:, column] for part in _over(found))
@@ -149,8 +150,8 @@ def _picture(curve: Curve, first: dict[float, Array], found: dict[float, Array],
     row[3].set(xlabel="eta", title="error on test rows")
     row[3].legend(frameon=False)
     caption = (
-        "Test rows with noise, and after there and back without and with the eigenvector term. Right: their errors; "
-        "dotted, what the nearest point of the true curve would leave."
+        "Test rows with noise, and after there and back without and with the eigenvector term; the line is the curve. "
+        "Right: their errors; dotted, what the nearest point of the curve would leave."
     )
     return Picture("denoising", figure, caption)
 
