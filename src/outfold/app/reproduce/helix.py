@@ -24,7 +24,7 @@ PRINTED = 0.00917
 
 def study(seed: int, t: float = 40) -> thesis.Study:
     X, angle = helix(ROWS, noise=NOISE, random_state=seed)
-    return thesis.Study(X, angle, PERCENTILE, t, 2, 800)
+    return thesis.Study(X, angle, PERCENTILE, t, 2, 800, alpha=1e-6)
 
 
 def roundness(embedding: Array) -> float:

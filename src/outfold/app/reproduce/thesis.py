@@ -55,7 +55,9 @@ class Study:
     dimension: int
     test_rows: int
     labels: Array | None = None  # classes whose shares every part keeps
-    alpha: float = 1e-4  # weight decay of networks, as scikit-learn counts it: what the grids chose
+    alpha: float = (
+        1e-4  # weight decay of networks, as scikit-learn counts it: what ``outfold reproduce grids`` found best
+    )
 
     @cached_property
     def whole(self) -> DiffusionMaps:
