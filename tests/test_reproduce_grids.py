@@ -18,7 +18,7 @@ def small():
 def few(monkeypatch):
     """A short grid, short trainings, short curves."""
     pytest.importorskip("torch")
-    monkeypatch.setattr(thesis, "ITERATIONS", 60)
+    monkeypatch.setattr(grids, "ITERATIONS", 60)
     monkeypatch.setattr(grids, "GRID", (1e-4, 1.0, 1e4))
     monkeypatch.setattr(denoising, "ITERATIONS", 60)
     monkeypatch.setattr(denoising, "ROWS", 500)
@@ -35,7 +35,7 @@ def test_scikit_learns_alpha_is_turned_into_the_decay_of_the_same_optimum():
     theirs = MLPRegressor(hidden_layer_sizes=(100, 100), alpha=0.7, solver="lbfgs", max_iter=5, random_state=0)
     with pytest.warns(UserWarning, match="lbfgs"):
         theirs.fit(X, Y)
-    net = thesis.network(0.7, *Y.shape)
+    net = thesis.network(0.7, *Y.shape, iterations=5)
     squares = sum((W**2).sum() for W in theirs.coefs_)
     ours = ((theirs.predict(X) - Y) ** 2).sum() / (2 * len(X)) + net.weight_decay / 2 * squares
     assert net.hidden == theirs.hidden_layer_sizes
@@ -62,7 +62,7 @@ def test_folds_of_a_table_keep_the_shares_of_classes(few, small, monkeypatch):
         return np.zeros((len(X), 2))
 
     monkeypatch.setattr(grids, "GRID", (1.0,))
-    monkeypatch.setattr(thesis, "ITERATIONS", 1)
+    monkeypatch.setattr(grids, "ITERATIONS", 1)
     monkeypatch.setattr(grids.Encoder, "predict", predict)
     label = (np.arange(300) % 10 == 0).astype(int)
     X = np.column_stack([small.X, label])
@@ -81,7 +81,7 @@ def test_grids_are_told_in_tables_findings_and_a_picture(few, small, monkeypatch
     assert [row[0] for row in values.rows] == ["0.0001", "1", "10000"]
     assert choices.rows[0][:4] == ["curve", "0.0001", "1.1e-06", 120]
     train, test = small.split(120, 0)
-    nets = thesis.network(1e-4, 180, 2), "nystrom"
+    nets = thesis.network(1e-4, 180, 2, iterations=60), "nystrom"
     expected = [100 * thesis.extend(small, train, test, extension=way).aligned for way in nets]
     assert choices.rows[0][4:] == pytest.approx(expected)
     assert len(outcome.pictures[0].figure.axes) == 1
