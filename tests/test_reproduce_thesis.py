@@ -178,6 +178,8 @@ def test_contrasts_come_out_as_the_thesis_draws_them():
 def test_experiments_run_in_full(name, shared_data, monkeypatch):
     from outfold.app.reproduce import experiment
 
+    if name in ("grids", "denoising"):
+        pytest.importorskip("torch")
     monkeypatch.setenv("OUTFOLD_DATA", str(shared_data))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -95,11 +95,12 @@ def _findings(found: dict[float, Array], before: Array, floor: Array) -> list[Fi
     ratio = found[most].mean(axis=0)[:2] / found[least].mean(axis=0)[:2]
     why = (
         "We have the published figures, not the formula behind them. A mean square they are not: it would be above "
-        f"that of the noise, {before.mean(axis=0)[1] ** 2:.4f}. "
+        f"that of the noise, {before.mean(axis=0)[1] ** 2:.4f}."
     )
+    known = floor.mean(axis=0)[1]
     near = (
-        f"One who knew the curve and took its nearest point would be left with {floor.mean(axis=0)[1]:.4f}, since "
-        "noise along the curve cannot be seen: the bound is 2 % above that."
+        f" One who knew the curve and took its nearest point would be left with {known:.4f}, since noise along the "
+        f"curve cannot be seen: the bound is {100 * (BOUND / known - 1):.0f} % above that."
     )
     return [
         claimed(f"mean distance to the clean points, eta = {most:g}", by_mean, "at most 5.1e-2", by_mean <= BOUND, why),
