@@ -235,7 +235,7 @@ def other_extensions(study: Study, effort: Effort) -> Table:
     rows: list[list[Value]] = []
     for name, runs in found.items():
         pairs = zip(np.mean(runs, axis=0), np.std(runs, axis=0))
-        rows.append([name, *(f"{mean:.3g} ± {spread:.2g}" for mean, spread in pairs)])
+        rows.append([name, *(f"{mean:.4g} ± {spread:.2g}" for mean, spread in pairs)])
     title = (
         f"{RANK} coordinates at t = 1 by several extensions, {len(study.X) - half} landmarks, {half} test rows: mean ± "
         f"deviation of {len(draws)} draws. The last column: {study.dimension} of them at t = {study.t:g}."
