@@ -18,6 +18,18 @@ def table(record):
     return f"### {record.title}\n\n{page.grid(page.COLUMNS, map(page.line, record.findings))}"
 
 
+def extensions(records):
+    """The tables that compare extensions, in one."""
+    columns, rows, titles = None, [], []
+    for record in records:
+        for found in record.tables:
+            if found.columns[0] == "extension":
+                columns = ["data", *found.columns]
+                rows += [[record.name, *row] for row in found.rows]
+                titles.append(f"{record.name}: {found.title}")
+    return "\n\n".join([page.grid(columns, rows), *titles])
+
+
 def main(folder):
     read = json.loads((pathlib.Path(folder) / "results.json").read_text(encoding="utf-8"))
     records = [Record.of(values) for values in read]
@@ -25,6 +37,7 @@ def main(folder):
     total = sum(record.seconds for record in records)
     versions = ", ".join(f"{name} {version}" for name, version in records[0].versions.items())
     head = f"{total / 60:.1f} minutes on 2 cores (seconds: {times}); {versions}."
+    pages.write("papers.md", "extensions", extensions(records))
     pages.write("papers.md", "results", "\n\n".join([head, *map(table, records)]))
 
 

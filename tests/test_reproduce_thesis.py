@@ -10,6 +10,8 @@ from scipy.spatial.distance import pdist
 from outfold.app.reproduce import contrasts, helix, networks, thesis
 from outfold.app.reproduce.record import Effort
 from outfold.datasets import helix as points_on_helix
+from outfold.leastsquares import JointModel
+from outfold.runners import Threads
 
 ANGLE = np.linspace(0, 2 * np.pi, 200, endpoint=False)
 
@@ -121,14 +123,47 @@ def test_errors_fall_with_the_landmarks_and_nystrom_reconstructs_its_own(small):
     assert thesis.falls("error", reconstruction[::-1], "falls").agrees is False
 
 
-def test_every_extension_is_compared_by_its_own_figure(small, monkeypatch):
+def test_every_extension_is_compared_by_its_own_figures(small, monkeypatch):
+    pytest.importorskip("torch")
     monkeypatch.setattr(thesis, "RANK", 5)
-    monkeypatch.setattr(thesis, "WAYS", {"Nystrom": "nystrom", "pyramid": "laplacian_pyramid"})
-    table = thesis.other_extensions(small, np.arange(200), np.arange(200, 300))
-    (first, *ours), (second, *theirs) = table.rows
-    assert (first, second) == ("Nystrom", "pyramid")
-    assert ours[0] != theirs[0]
-    assert ours[1] != theirs[1]
+    monkeypatch.setattr(thesis, "ITERATIONS", 20)
+    table = thesis.other_extensions(small, Effort(repeats=2))
+    found = {name: figures for name, *figures in table.rows}
+    assert list(found) == [*thesis.WAYS, "network, eta = 0", "network, eta = 10"]
+    squares = {name for name in found if name.startswith("least squares")}
+    assert {found[name][0] for name in squares} == {found["Nystrom"][0]}  # in degrees they differ, and they cancel
+    assert len({tuple(figures) for figures in found.values()}) == len(found)
+    assert all(" ± " in figure for figures in found.values() for figure in figures)
+    assert "2 draws" in table.title
+    assert "PyTorch" not in table.title
+
+
+def test_aligned_errors_of_the_comparison_are_those_of_the_extension(small, monkeypatch):
+    monkeypatch.setattr(thesis, "RANK", small.dimension)
+    train, test = small.split(150, 0)
+    truth = {c: thesis._twenty(small, c, small.X) for c in ("diffusion", "canonical")}
+    _, at_one, at_t = thesis._errors(small, truth, train, test, "nystrom")
+    assert at_one == pytest.approx(100 * thesis.extend(replace(small, t=1), train, test).aligned)
+    assert at_t == pytest.approx(100 * thesis.extend(small, train, test).aligned)
+    maps = thesis._twenty(small, "canonical", small.X[train])
+    joint = JointModel(maps.model_)
+    seen, new = joint.training(small.X[train], small.X[test], Threads()), joint.embed(small.X[test], Threads())
+    plain = np.sqrt(150 / 300) * maps.transform(small.X, on_far="keep")
+    for degrees, (ours, theirs) in {"joint": (seen, new), "training": (plain[train], plain[test])}.items():
+        target = truth["canonical"].embedding_
+        U, _, V = np.linalg.svd(ours.T @ target[train])
+        square = np.square(theirs @ U @ V - target[test]).sum() / np.square(target[test] - target[test].mean(0)).sum()
+        _, canonical, _ = thesis._errors(small, truth, train, test, thesis.LeastSquares(degrees))
+        assert canonical == pytest.approx(100 * np.sqrt(square))
+
+
+def test_without_torch_networks_are_left_out_of_the_comparison_and_it_says_so(small, monkeypatch):
+    monkeypatch.setattr(thesis, "RANK", 5)
+    monkeypatch.setattr(thesis, "WAYS", {"Nystrom": "nystrom"})
+    monkeypatch.setattr(thesis, "find_spec", lambda name: None)
+    table = thesis.other_extensions(small, Effort(repeats=1))
+    assert [row[0] for row in table.rows] == ["Nystrom"]
+    assert 'pip install "outfold[neural]"' in table.title
 
 
 def test_contrasts_come_out_as_the_thesis_draws_them():
@@ -138,10 +173,12 @@ def test_contrasts_come_out_as_the_thesis_draws_them():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["helix", "wine", "vowel", "networks"])
+@pytest.mark.parametrize("name", ["helix", "wine", "vowel", "grids", "denoising", "networks"])
 def test_experiments_run_in_full(name, shared_data, monkeypatch):
     from outfold.app.reproduce import experiment
 
+    if name in ("grids", "denoising"):
+        pytest.importorskip("torch")
     monkeypatch.setenv("OUTFOLD_DATA", str(shared_data))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -12,12 +12,14 @@ NAMES = (  # in the order of the page
     "helix",
     "wine",
     "vowel",
+    "grids",
     "contrasts",
     "roseland",
     "run-times",
     "least-squares",
     "eigenfunctions",
     "induction",
+    "denoising",
     "networks",
 )
 

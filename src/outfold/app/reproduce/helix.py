@@ -24,7 +24,7 @@ PRINTED = 0.00917
 
 def study(seed: int, t: float = 40) -> thesis.Study:
     X, angle = helix(ROWS, noise=NOISE, random_state=seed)
-    return thesis.Study(X, angle, PERCENTILE, t, 2, 800)
+    return thesis.Study(X, angle, PERCENTILE, t, 2, 800, alpha=1e-6)
 
 
 def roundness(embedding: Array) -> float:
@@ -86,7 +86,7 @@ def run(effort: Effort) -> Outcome:
         thesis.falls("reconstruction error, 120 to 1080 landmarks", reconstruction, "falls fast with the landmarks"),
         thesis.falls("aligned error, 120 to 1080 landmarks", aligned, None),
     ]
-    others = thesis.other_extensions(data, train, test)
+    others = thesis.other_extensions(data, effort)
     pictures = [_circle(data, at), decay, _by_percentile(data), _overlay(data, half), curve_picture]
     draws = Table(
         f"Reconstruction error with 1000 landmarks, {len(errors)} draws of the data",

@@ -134,4 +134,4 @@ def measured(what: str, ours: Value, why: str = "") -> Finding:
 
 
 class NotAtHand(OSError):
-    """The data of an experiment is neither here nor to be had."""
+    """What an experiment needs, its data or PyTorch, is neither here nor to be had."""

@@ -13,7 +13,7 @@ PERCENTILES = (1, 5, 15, 30)
 
 def study() -> thesis.Study:
     X, y = fetch_vowel(return_X_y=True)
-    return thesis.Study(X, y, 1, 8, 3, 396, labels=y)
+    return thesis.Study(X, y, 1, 8, 3, 396, labels=y, alpha=0.1)
 
 
 def standardised(data: thesis.Study) -> thesis.Study:

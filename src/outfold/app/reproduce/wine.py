@@ -11,7 +11,7 @@ PERCENTILES = (1, 5, 15, 30, 50)
 
 def study() -> thesis.Study:
     X, y = clean_red_wine(*fetch_red_wine(return_X_y=True))
-    return thesis.Study(X, y, 15, 16, 3, 470, labels=y)
+    return thesis.Study(X, y, 15, 16, 3, 470, labels=y, alpha=0.01)
 
 
 def run(effort: Effort) -> Outcome:
