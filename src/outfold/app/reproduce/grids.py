@@ -71,15 +71,15 @@ class Searched:
 
     @property
     def within(self) -> bool:
-        """Whether the thesis's value is within a standard error of the best: Breiman's rule."""
-        best = self.at(self.chosen)
-        return bool(self.at(self.printed).mean() <= best.mean() + best.std(ddof=1) / np.sqrt(len(best)))
+        """Whether the thesis's value errs, fold by fold, no more than the best by two standard errors."""
+        mean, error = self.behind
+        return mean <= 2 * error
 
     @property
-    def behind(self) -> str:
-        """How much more the thesis's value errs, fold by fold, in % of the variance."""
+    def behind(self) -> tuple[float, float]:
+        """How much more the thesis's value errs, fold by fold, in % of the variance; and the standard error of that."""
         more = 100 * (self.at(self.printed) - self.at(self.chosen))
-        return f"{more.mean():.2g} ± {more.std(ddof=1) / np.sqrt(len(more)):.2g}"
+        return float(more.mean()), float(more.std(ddof=1) / np.sqrt(len(more)))
 
     @property
     def decay(self) -> float:
@@ -125,9 +125,11 @@ def run(effort: Effort) -> Outcome:
 
 
 def _findings(name: str, one: Searched) -> list[Finding]:
+    mean, error = one.behind
     why = (
-        f"{one.told(one.chosen)} % of the variance at our best, {one.told(one.printed)} % at the thesis's: agreement "
-        f"is within a standard error of the best. Fold by fold the thesis's errs {one.behind} more."
+        f"{one.told(one.chosen)} % of the variance at our best, {one.told(one.printed)} % at the thesis's, which errs "
+        f"{mean:.2g} ± {error:.2g} more fold by fold: agreement is within two standard errors. Folds and first weights "
+        "of the thesis are not known."
     )
     return [
         claimed(f"{name}: mu with the least held-out error", one.chosen, f"{one.printed:g}", one.within, why),
