@@ -20,12 +20,12 @@ from ..neural.nets import held_out, network, spacing
 from ..neural.networks import ACTIVATIONS, Scaling
 from ..quality import Alignment
 from ..runners import Threads
-from .islands import Islands
+from .islands import Islands, embedded
 
 Array = NDArray[Any]
 
 SHARED = 0.2  # part of a subsample that all subsamples have in common
-SEEN, EPOCHS = 300_000, (10, 400)  # rows that all epochs see together, with the fewest and the most epochs
+SEEN, EPOCHS = 300_000, (5, 400)  # rows that all epochs see together, with the fewest and the most epochs
 BATCH, LARGE_BATCH, LARGE = 64, 256, 10_000  # of fewer and of more rows than LARGE
 
 
@@ -88,10 +88,11 @@ class GRAE(NetworkEstimator):
     weight_decay : float
         mu.
     target_rows : int
-        Of more rows the target is computed on random subsamples of so many, a fifth of which they all have in
-        common: over those each is turned onto the first.
+        Of more rows the target is fitted to a random subsample of so many, and puts the others where its
+        ``transform`` does. One that has none is computed on subsamples that have a fifth of their rows in common: over
+        those each is turned onto the first.
     epochs : int, optional
-        Of Adam; None: as many as see 300,000 rows in all, between 10 and 400.
+        Of Adam; None: as many as see 300,000 rows in all, between 5 and 400.
     batch : int, optional
         Rows a step; None: 64, or 256 of more than 10,000 rows.
     rate : float
@@ -271,7 +272,7 @@ class GRAE(NetworkEstimator):
         if not hasattr(target, "fit_transform"):
             return _positions(target, len(rows), columns), 1
         if _is_fitted(target):
-            return _positions(target.transform(rows), len(rows), columns), 1
+            return _positions(embedded(target, rows), len(rows), columns), 1
         asked = {"n_components": columns, "random_state": seed, "n_jobs": self.n_jobs}
         known = target.get_params(deep=False)
         settings = {
@@ -279,15 +280,15 @@ class GRAE(NetworkEstimator):
             for name, value in asked.items()
             if name in known and (name == "n_components" or known[name] is None)
         }
-        find = lambda part: _positions(  # noqa: E731
-            clone(target).set_params(**settings).fit_transform(part), len(part), columns
-        )
+        fresh = lambda: clone(target).set_params(**settings)  # noqa: E731
+        find = lambda part: _positions(fresh().fit_transform(part), len(part), columns)  # noqa: E731
+        rng = np.random.default_rng([seed, 3])
         if len(rows) <= most:
             return find(rows), 1
-        if isinstance(target, Islands):  # a piece may be turned otherwise in each subsample
-            chosen = np.random.default_rng([seed, 3]).choice(len(rows), most, replace=False)
-            return clone(target).set_params(**settings).fit(rows[np.sort(chosen)]).transform(rows), 1
-        return _in_parts(rows, find, most, np.random.default_rng([seed, 3]))
+        if not hasattr(target, "transform"):
+            return _in_parts(rows, find, most, rng)
+        chosen = np.sort(rng.choice(len(rows), most, replace=False))
+        return _positions(embedded(fresh().fit(rows[chosen]), rows), len(rows), columns), 1
 
     def _learnt_back(self) -> WayBack:
         check_is_fitted(self)

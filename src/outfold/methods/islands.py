@@ -36,7 +36,7 @@ class Islands(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ----------
     n_components : int
     method : estimator, optional
-        What each piece is embedded by, with ``fit`` and ``transform``; None is :class:`outfold.Isomap`.
+        What each piece is embedded by, with ``fit_transform`` and ``transform``; None is :class:`outfold.Isomap`.
     n_neighbors : int
         Of the graph whose components are the pieces. Too few tear sparse curves, too many join what is apart.
     smallest : float
@@ -91,9 +91,9 @@ class Islands(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.pieces_, places = [], []
         for number in range(len(large)):
             part = X[self.rows_[self._label == number]]
-            model = clone(self._method(len(part))).set_params(n_components=columns).fit(part)
+            model = clone(self._method(len(part))).set_params(n_components=columns)
+            places.append(np.asarray(model.fit_transform(part)))
             self.pieces_.append(model)
-            places.append(np.asarray(_embedded(model, part)))
         middles = np.array([X[self.rows_[self._label == number]].mean(axis=0) for number in range(len(large))])
         self.origins_ = np.array([p.mean(axis=0) for p in places])
         radii = np.array([np.linalg.norm(p - p.mean(axis=0), axis=1).max() for p in places])
@@ -117,15 +117,17 @@ class Islands(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         found = np.empty((len(X), len(self.centres_[0])))
         for number in np.unique(label):
             mine = label == number
-            found[mine] = _embedded(self.pieces_[number], X[mine]) - self.origins_[number] + self.centres_[number]
+            found[mine] = embedded(self.pieces_[number], X[mine]) - self.origins_[number] + self.centres_[number]
         return found
 
     def _belongs(self, X: Array, runner: Threads) -> Array:
+        if len(self.pieces_) == 1:
+            return np.zeros(len(X), dtype=int)
         lists = self.search_.closest(X, 1, runner)
         return self._label[lists.index[lists.ptr[:-1]]]
 
 
-def _embedded(model: Any, X: Array) -> Array:
+def embedded(model: Any, X: Array) -> Array:
     """By any transformer; ours are not to warn of rows that lie far."""
     return model.transform(X, on_far="keep") if hasattr(model, "trust") else model.transform(X)
 
