@@ -16,7 +16,7 @@ import tempfile
 
 import numpy as np
 import pages
-from sets import FOLDER, SETS, drawn
+from sets import FOLDER, SETS, cells, drawn
 
 from outfold.quality import distance_correlation
 
@@ -73,7 +73,7 @@ CASES = {
     "digits, 1797": (SETS["digits"], 1797),
     "cytometry, 1500": (SETS.get("cytometry"), 1500),
     "cytometry, 6000": (SETS.get("cytometry"), 6000),
-    "cytometry, 36144": (SETS.get("cytometry"), 40_000),
+    "cytometry, 36144": (lambda n, seed: cells(), 36_144),
     "toroidal helices, 1500": (helices, 1500),
     "toroidal helices, 8000": (helices, 8000),
 }

@@ -30,6 +30,11 @@ def drawn(X):
     return lambda n, seed: X[np.random.default_rng(seed).permutation(len(X))[:n]]
 
 
+def cells():
+    """All rows of the mass cytometry, copies too."""
+    return np.load(FOLDER / "cytof_bodenmiller" / "bodenmiller_untreated.npz")["X"].astype(float)
+
+
 def tables():
     """Tables that lie in the data folder."""
     wine = FOLDER / "wine_red" / "winequality-red.csv"
@@ -43,9 +48,8 @@ def tables():
     faces = FOLDER / "isomap_faces" / "isomap_faces_32.npz"
     if faces.exists():
         yield "faces", drawn(datasets.fetch_faces(path=faces).data)
-    cells = FOLDER / "cytof_bodenmiller" / "bodenmiller_untreated.npz"
-    if cells.exists():
-        yield "cytometry", drawn(np.load(cells)["X"])
+    if (FOLDER / "cytof_bodenmiller").exists():
+        yield "cytometry", drawn(cells())
 
 
 SETS = {  # name: rows(count, seed)
