@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,11 @@ from .sources import extra
 
 Array = NDArray[Any]
 Write = Callable[[slice, Array], None]
+Add = Callable[[list[Sequence[Any]], Array], None]
 
 SUFFIXES = (".npy", ".parquet", ".zarr")
+TABLES = (".csv", ".tsv", ".parquet", ".npy", ".zarr", ".h5ad")
+NUMBERS_ONLY = (".npy", ".zarr")
 
 
 @contextmanager
@@ -118,3 +123,134 @@ def _zarr(path: Path, shape: tuple[int, int], dtype: Any, names: list[str]) -> I
         store[block] = rows
 
     yield write
+
+
+# -- tables --------------------------------------------------------------------------------
+
+
+@contextmanager
+def table(out: str | Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    """A function that takes rows of a table: values of the columns carried along, and numbers.
+
+    Parameters
+    ----------
+    out : path ending in .csv, .tsv, .parquet, .npy, .zarr or .h5ad; "-" is CSV on standard output
+        .npy and .zarr hold the numbers alone. A file appears when it is complete.
+    carried : dict
+        Names of the columns carried along, with their Arrow or NumPy type, or None for text.
+    names : list of str
+        Of the columns of numbers.
+    """
+    if str(out) == "-":
+        with _text(sys.stdout, ",", carried, names) as add:
+            yield add
+        sys.stdout.flush()
+        return
+    path = Path(out)
+    if path.suffix not in TABLES:
+        raise ValueError(f"{path.name} must end in one of {', '.join(TABLES)}, or be - (CSV on standard output).")
+    if twice := set(carried) & set(names):
+        raise ValueError(
+            f"{path.name} would have two columns called {sorted(twice)[0]!r}. Rename the one of the table."
+        )
+    kinds: dict[str, Any] = {".parquet": _arrow_table, ".npy": _npy_table, ".zarr": _zarr_table, ".h5ad": _annotated}
+    with replacing(path) as beside, kinds.get(path.suffix, _text_file)(beside, carried, names) as add:
+        yield add
+
+
+@contextmanager
+def _text_file(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    separator = "\t" if ".tsv" in path.suffixes else ","
+    with open(path, "w", encoding="utf-8", newline="") as file, _text(file, separator, carried, names) as add:
+        yield add
+
+
+@contextmanager
+def _text(file: Any, separator: str, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    writer = csv.writer(file, delimiter=separator, lineterminator="\n")
+    writer.writerow([*carried, *names])
+
+    def add(others: list[Sequence[Any]], rows: Array) -> None:
+        columns = [column.tolist() for column in rows.T]
+        if not np.isfinite(rows).all():
+            columns = [[None if value != value else value for value in column] for column in columns]
+        writer.writerows(zip(*others, *columns))
+
+    yield add
+
+
+@contextmanager
+def _arrow_table(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    arrow, parquet = extra("pyarrow", "io"), extra("pyarrow.parquet", "io")
+    fields = [(name, _arrow_type(arrow, kind)) for name, kind in carried.items()]
+    schema = arrow.schema([*fields, *((name, arrow.float64()) for name in names)])
+    with parquet.ParquetWriter(path, schema) as writer:
+
+        def add(others: list[Sequence[Any]], rows: Array) -> None:
+            arrays = [arrow.array(values, type=kind) for values, (_, kind) in zip(others, fields)]
+            arrays += [arrow.array(np.ascontiguousarray(column)) for column in rows.T]
+            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+
+        yield add
+
+
+def _arrow_type(arrow: Any, kind: Any) -> Any:
+    if kind is None:
+        return arrow.string()
+    return arrow.from_numpy_dtype(kind) if isinstance(kind, np.dtype) else kind
+
+
+@contextmanager
+def _npy_table(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    """The number of rows, in the header, is known at the end."""
+    count = 0
+
+    def header() -> int:
+        told = {"descr": "<f8", "fortran_order": False, "shape": (count, len(names))}
+        np.lib.format.write_array_header_1_0(file, told)  # leaves room for the first number to grow
+        return file.tell()
+
+    with open(path, "wb") as file:
+        size = header()
+
+        def add(others: list[Sequence[Any]], rows: Array) -> None:
+            nonlocal count
+            file.write(np.ascontiguousarray(rows, dtype="<f8").data)
+            count += len(rows)
+
+        yield add
+        file.seek(0)
+        if header() != size:
+            raise AssertionError("the header of an npy file has room for the number of rows")
+
+
+@contextmanager
+def _zarr_table(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    chunks = (max(1, (1 << 18) // len(names)), len(names))
+    store = extra("zarr", "io").open(
+        str(path), mode="w", shape=(0, len(names)), dtype=np.dtype(float), chunks=chunks, fill_value=0.0
+    )
+
+    def add(others: list[Sequence[Any]], rows: Array) -> None:
+        start = store.shape[0]
+        store.resize((start + len(rows), len(names)))
+        store[start:] = rows
+
+    yield add
+
+
+@contextmanager
+def _annotated(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    """AnnData writes at once, so these rows are held until the end."""
+    from . import annotated
+
+    others: list[list[Any]] = [[] for _ in carried]
+    blocks: list[Array] = [np.empty((0, len(names)))]
+
+    def add(more: list[Sequence[Any]], rows: Array) -> None:
+        blocks.append(np.array(rows, dtype=float))
+        for column, values in zip(others, more):
+            column.extend(values)
+
+    yield add
+    annotated.write(path, dict(zip(carried, others)), np.concatenate(blocks), names)
