@@ -15,11 +15,12 @@ OWNERS = {  # heavy dependency -> the modules that may import it
     "matplotlib": {"_canvas.py", "plotting.py"},  # the second for the names of types
     "numba": {"_compiled.py"},
     "faiss": {"neighbors.py"},
-    "click": {"app/command.py"},
+    "click": {f"app/{name}.py" for name in ("command", "fitting", "looking", "options", "telling")},
     "tqdm": {"runners.py"},
     "pyarrow": {"sources.py", "sinks.py"},
     "zarr": {"sources.py", "sinks.py"},
     "torch": {"neural/training.py"},
+    "anndata": set(),  # through sources.extra, in annotated.py
     "dask": set(),
     "pandas": set(),
     "polars": set(),

@@ -1,0 +1,259 @@
+"""A table through a model: fitting, embedding row by row, and drawing. Nothing is printed here."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import planning, plotting, sinks
+from .._estimator import SpectralEstimator
+from ..exceptions import TableError
+from ..preparation import Missing, Preparation, Prepared
+from ..runners import Threads
+from ..tables import Table
+from . import options
+
+Array = NDArray[Any]
+
+HELD_BYTES = 1 << 26  # a table this small is kept in memory rather than read again
+DRAWN = 50_000  # rows of a picture
+MOST_GROUPS = 20
+LONGEST = 30  # letters of a label in a picture
+
+
+def fit(estimator: Any, source: Prepared) -> bool:
+    """Fit to a table, block by block if the method can and the table is not small; whether it was."""
+    recipe = options.recipe(estimator)
+    streamed = recipe is not None and recipe.streams and 8 * source.shape[0] * source.shape[1] > HELD_BYTES
+    if recipe is not None:
+        plan = planning.of_recipe(recipe, source.shape, Threads(estimator.n_jobs), not streamed)
+        if not plan.fits and not hasattr(recipe.view, "memory"):  # those that have it look for themselves
+            raise MemoryError(
+                f"{plan.method} of {plan.shape[0]} rows x {plan.shape[1]} columns ({plan.edges}) needs about "
+                f"{plan.peak / 1e9:.1f} GB, and {plan.memory / 1e9:.1f} GB are free. --landmarks 2000, or --method "
+                "roseland, takes less."
+            )
+    estimator.fit(source if streamed else source.array())
+    return streamed
+
+
+@dataclass
+class Walk:
+    """What embedding a table came to."""
+
+    missing: Missing
+    outside: int = 0
+    first_outside: int | None = None  # row
+    places: list[Array] = field(default_factory=list)  # of the rows that may be drawn
+    labels: list[Any] = field(default_factory=list)
+    flags: list[Array] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return self.missing.rows
+
+
+def embed(
+    estimator: SpectralEstimator,
+    preparation: Preparation,
+    table: Table,
+    *,
+    out: str | Path | None = None,
+    carried: Sequence[str] = (),
+    label: str | None = None,
+    trust: bool = False,
+    on_far: str = "keep",
+    every: int = 0,
+    bars: bool = False,
+    rows: int | None = None,
+) -> Walk:
+    """Embed every row of a table; rows that lack a value keep their line, without a position.
+
+    Parameters
+    ----------
+    out : where the table of positions goes, as in ``sinks.table``, optional
+    carried : columns carried along
+    label : the column whose values are kept for a picture
+    trust : also write support, whether a row is outside the data and, if calibrated, a radius
+    on_far : as in ``transform``; "keep" does not warn
+    every : keep the position of every so many-th complete row; 0 keeps none
+    """
+    if getattr(getattr(estimator.model_, "extension", None), "batchwise", False):
+        raise ValueError("This model's joint degrees need all new rows at once: transform an array in Python.")
+    features, walk = preparation.matched(table), Walk(Missing(preparation.columns))
+    numbers = out is not None and Path(out).suffix in sinks.NUMBERS_ONLY
+    told = _told_columns(estimator, trust)
+    kinds = {} if numbers else {name: table.kind(name) for name in carried} | told
+    names = [str(name) for name in estimator.get_feature_names_out()]
+    read = list(dict.fromkeys([*carried, *([label] if label else [])]))
+    with (
+        nullcontext() if out is None else sinks.table(out, kinds, names) as add,
+        Threads(None, bars).bar("embedding", rows) as bar,
+    ):
+        for batch in table.batches(features, read):
+            whole = walk.missing.add(batch)
+            points = preparation.apply(batch.values[whole])
+            places = np.full((len(whole), len(names)), np.nan)
+            extra: list[list[Any]] = [[None] * len(whole) for _ in told]
+            flag = np.zeros(0, bool)
+            if len(points):
+                found, more, flag = _answer(estimator, points, trust, on_far)
+                places[whole] = found
+                for column, values in zip(extra, more):
+                    for row, given in zip(np.flatnonzero(whole).tolist(), values.tolist()):
+                        column[row] = given
+            if flag.any() and walk.first_outside is None:
+                walk.first_outside = batch.start + int(np.flatnonzero(whole)[flag.argmax()])
+            walk.outside += int(flag.sum())
+            if add is not None:
+                kept = dict(zip(read, batch.carried))
+                add([] if numbers else [*(kept[name] for name in carried), *extra], places)
+            if every:
+                _keep(walk, batch, places, whole, flag, every, read.index(label) if label else None)
+            bar.update(len(whole))
+    if not walk.rows:
+        raise TableError(f"{table.told} has no rows.")
+    return walk
+
+
+def back(
+    estimator: SpectralEstimator,
+    preparation: Preparation,
+    table: Table,
+    *,
+    out: str | Path,
+    carried: Sequence[str] = (),
+    bars: bool = False,
+) -> Walk:
+    """Every row of a table of coordinates, as the columns of the table fitted."""
+    names = [str(name) for name in estimator.get_feature_names_out()]
+    if table.named and set(names) <= set(table.names):
+        features = names
+    elif len(table.numeric) == len(names):
+        features = list(table.numeric)
+    else:
+        table.require(names, "of the embedding")
+        raise TableError(f"{table.told} has {len(table.numeric)} columns; the embedding has {len(names)} coordinates.")
+    walk = Walk(Missing(tuple(features)))
+    kinds = {} if Path(out).suffix in sinks.NUMBERS_ONLY else {name: table.kind(name) for name in carried}
+    with (
+        sinks.table(out, kinds, list(preparation.columns)) as add,
+        Threads(None, bars).bar("going back", None) as bar,
+    ):
+        for batch in table.batches(features, carried):
+            whole = walk.missing.add(batch)
+            found = np.full((len(whole), len(preparation.columns)), np.nan)
+            if whole.any():
+                found[whole] = preparation.undo(estimator.inverse_transform(batch.values[whole]))
+            add(batch.carried if kinds else [], found)
+            bar.update(len(whole))
+    if not walk.rows:
+        raise TableError(f"{table.told} has no rows.")
+    return walk
+
+
+def _told_columns(estimator: Any, trust: bool) -> dict[str, Any]:
+    """Columns beside the coordinates, with their types."""
+    told: dict[str, Any] = {"cluster": np.dtype(np.int64)} if hasattr(estimator, "cluster_centers_") else {}
+    if trust:
+        told |= {"support": np.dtype(float), "outside": np.dtype(bool)}
+        told |= {"error": np.dtype(float)} if hasattr(estimator, "calibration_") else {}
+    return told
+
+
+def _answer(estimator: Any, points: Array, trust: bool, on_far: str) -> tuple[Array, list[Array], Array]:
+    """Positions, the columns beside them, and which rows are outside the data."""
+    places, found = estimator.model_.look(points, Threads(estimator.n_jobs))
+    flag = found.flag
+    more = [estimator._nearest_centre(estimator._features(places))] if hasattr(estimator, "cluster_centers_") else []
+    if trust:
+        judged = estimator._judged(points, places, found)
+        more += [judged.support, judged.flag, *([] if judged.error is None else [judged.error])]
+    if flag.any() and on_far in ("nan", "nearest", "raise"):
+        places = np.array(places)
+        estimator._answer_far(on_far, points, places, found)
+    return places, more, flag
+
+
+def _keep(walk: Walk, batch: Any, places: Array, whole: Array, flag: Array, every: int, label: int | None) -> None:
+    rows = np.flatnonzero(whole)
+    some = (batch.start + rows) % every == 0
+    walk.places.append(places[rows[some]])
+    walk.flags.append(flag[some])
+    if label is not None:
+        values = batch.carried[label]
+        walk.labels += [values[row] for row in rows[some].tolist()]
+
+
+# -- pictures ------------------------------------------------------------------------------
+
+
+def draw(estimator: Any, walk: Walk, path: Path, title: str, label: str | None) -> None:
+    """The first two coordinates, coloured by a label, and the spectrum if there is one to speak of."""
+    figure = plotted(estimator, walk, title, label)
+    with sinks.replacing(path) as beside, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that the font lacks
+        figure.savefig(beside, format=path.suffix.removeprefix(".").lower(), dpi=150)
+
+
+def plotted(estimator: Any, walk: Walk, title: str, label: str | None, *, spectrum: bool = True) -> Any:
+    """The figure of a walk."""
+    places = np.concatenate(walk.places)
+    if places.shape[1] < 2:
+        raise ValueError("A picture needs at least 2 coordinates: fit with --components 2 or more.")
+    values = spectrum_of(estimator) if spectrum else None
+    figure, axes = plotting.panels(*([1.0] if values is None else [1.15, 0.85]))
+    colors = groups(walk.labels) if label is not None else None
+    finite = np.isfinite(places).all(axis=1)
+    plotting.embedding(
+        places[finite], colors=None if colors is None else colors[finite], axes=axes[0], title=shown(title, 70)
+    )
+    if values is not None:
+        plotting.spectrum(values, axes=axes[1])
+    return figure
+
+
+def spectrum_of(estimator: Any) -> Array | None:
+    """Eigenvalues worth drawing: at least three, that fall."""
+    values = getattr(estimator, "eigenvalues_", None)
+    if values is None or len(values) < 3 or type(estimator).__name__ == "LocallyLinearEmbedding":
+        return None
+    if hasattr(estimator, "laplacian"):
+        return 1 - np.asarray(values) if estimator.laplacian == "random_walk" else None
+    return np.asarray(values)
+
+
+def shown(text: Any, most: int = LONGEST) -> str:
+    """As a picture can show it: one short line, no formula, not hidden."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in str(text)).replace("$", r"\$").strip()
+    plain = plain if len(plain) <= most else plain[: most - 1] + "…"
+    return f" {plain}" if plain.startswith("_") else plain
+
+
+def groups(labels: Sequence[Any]) -> Array:
+    """Colours of labels: numbers where all are, else groups, of which the rarest are one."""
+    cells = [None if cell is None or str(cell).strip() == "" else cell for cell in labels]
+    try:
+        numbers = np.array([np.nan if cell is None else float(cell) for cell in cells])
+        if np.isfinite(numbers).all():
+            return (
+                numbers.astype(int)
+                if (numbers == np.round(numbers)).all() and np.abs(numbers).max() < 1e15
+                else numbers
+            )
+    except (TypeError, ValueError):
+        pass
+    names = ["(missing)" if cell is None else shown(cell) for cell in cells]
+    common = Counter(names).most_common()
+    if len(common) > MOST_GROUPS:
+        kept = {name for name, _ in common[: MOST_GROUPS - 1]}
+        names = [name if name in kept else f"{len(common) - MOST_GROUPS + 1} others" for name in names]
+    return np.array(names)

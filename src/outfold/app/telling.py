@@ -1,0 +1,70 @@
+"""What a command says: aligned lines for people, or one JSON object for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+
+class Teller:
+    """Lines as things happen, on standard output unless a table goes there; facts, once, if machines listen."""
+
+    def __init__(self, *, quiet: bool = False, machine: bool = False, aside: bool = False) -> None:
+        self.quiet, self.machine, self.aside = quiet, machine, aside
+        self.facts: dict[str, Any] = {}
+        self.notes: list[str] = []
+
+    @property
+    def bars(self) -> bool:
+        """Whether somebody looks at progress."""
+        return not self.quiet and not self.machine and sys.stderr.isatty()
+
+    def row(self, name: str, text: str, **facts: Any) -> None:
+        """One aligned line, and what it says as data."""
+        self.facts.update(facts)
+        if not self.quiet and not self.machine:
+            click.echo(f"  {name:<10}{text}", err=self.aside)
+
+    def title(self, text: str, **facts: Any) -> None:
+        self.facts.update(facts)
+        if not self.quiet and not self.machine:
+            click.echo(text, err=self.aside)
+
+    def note(self, text: str) -> None:
+        """Something to think about."""
+        if text not in self.notes:
+            self.notes.append(text)
+            self.row("note", text)
+
+    @contextmanager
+    def hearing(self) -> Iterator[None]:
+        """Warnings inside become notes."""
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            yield
+        for warning in heard:
+            if not issubclass(warning.category, DeprecationWarning | PendingDeprecationWarning | ResourceWarning):
+                self.note(str(warning.message))
+
+    def finish(self) -> None:
+        if self.machine:
+            facts = _plain({**self.facts, "notes": self.notes})
+            click.echo(json.dumps(facts, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: no arrays, no NaN."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
