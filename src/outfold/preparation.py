@@ -151,6 +151,7 @@ class Missing:
     left_out: int = 0
     first: list[int] = field(default_factory=list)
     lacking: Array = field(default_factory=lambda: np.empty(0))  # how often in each column
+    rising: tuple[str, ...] = ()  # columns that grow from row to row, as the number of a row does
 
     def __post_init__(self) -> None:
         self.lacking = np.zeros(len(self.features), dtype=int)
@@ -191,6 +192,8 @@ class _Sums:
     squares: Any = 0.0
     low: Any = np.inf
     high: Any = -np.inf
+    last: Any = -np.inf
+    rising: Any = True  # from row to row
 
     def add(self, values: Array) -> None:
         if not len(values):
@@ -201,7 +204,8 @@ class _Sums:
         self.squares = self.squares + apart**2 * (self.rows * len(values) / rows)
         self.mean = self.mean + apart * (len(values) / rows)
         self.low, self.high = np.minimum(self.low, values.min(axis=0)), np.maximum(self.high, values.max(axis=0))
-        self.rows = rows
+        self.rising = self.rising & (values[0] > self.last) & (values[1:] > values[:-1]).all(axis=0)
+        self.rows, self.last = rows, values[-1]
 
     @property
     def constant(self) -> Array:
@@ -303,6 +307,8 @@ def _walked(table: Table, features: tuple[str, ...], sampled: bool) -> tuple[_Su
         sums.add(values)
         if sample is not None:
             sample.add(values)
+    if sums.rows > 2:
+        missing.rising = tuple(name for name, rising in zip(features, sums.rising) if rising)
     return sums, sample, missing
 
 

@@ -12,7 +12,11 @@ from . import options
 from .options import option
 from .telling import Teller
 
-_IDS = {"id", "index", "key", "row", "no", "nr", "number", "name", "uuid", "column_1"}
+LEFT_OUT = {
+    "text": "columns that hold no numbers",
+    "empty": "columns without values",
+    "constant": "columns of one value",
+}
 
 
 @click.command(short_help="Fit a table: save the model, the embedding, a picture.")
@@ -262,19 +266,27 @@ def prepared(
     if missing.left_out:
         teller.row("left out", f"{missing.told(table)}", rows_left_out=missing.left_out)
     teller.row("columns", f"{len(found.columns)} used: {tables.listed(found.columns, 8)}", columns=list(found.columns))
-    reasons = {"text": "not numbers", "empty": "no values", "constant": "one value only"}
-    for name, why in reasons.items():
-        if gone := getattr(found, name):
-            teller.row("left out", f"columns with {why}: {tables.listed(gone, 8)}", **{f"columns_{name}": list(gone)})
+    tell_columns(teller, found)
     teller.row("scaling", f"{found.scaling}: {found.told()}" if scale != "none" else found.told(), scaling=scale)
-    looks = [name for name in found.columns if name.lower() in _IDS or name.lower().endswith("_id")]
-    if looks and id_ is None and table.named:
-        teller.note(f"{looks[0]!r} is used as a measurement. If it names rows, pass --id {looks[0]}.")
+    if missing.rising and table.named:
+        name = missing.rising[0]
+        teller.note(
+            f"{name!r} grows from row to row. If it names or numbers rows, pass --id {name}: it is no measurement."
+        )
     lost = [(n, c) for n, c in zip(missing.features, missing.lacking) if c > 0.2 * missing.rows]
     if lost:
         name, count = max(lost, key=lambda pair: pair[1])
         teller.note(f"{name!r} lacks {count} of {missing.rows} values: --columns without it keeps more rows.")
     return Prepared(table, found, kept)
+
+
+def tell_columns(teller: Teller, preparation: Any) -> None:
+    """Which columns were left out, and why."""
+    from .. import tables
+
+    for name, why in LEFT_OUT.items():
+        if gone := getattr(preparation, name):
+            teller.row("left out", f"{why}: {tables.listed(gone, 8)}", **{f"columns_{name}": list(gone)})
 
 
 def _tell_fit(teller: Teller, estimator: Any, seconds: float, streamed: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from . import options
-from .fitting import _drawable, _not_the_same, _size, opened, prepared
+from .fitting import _drawable, _not_the_same, _size, opened, prepared, tell_columns
 from .options import option
 from .telling import Teller
 
@@ -34,9 +34,7 @@ def info(model: Path, quiet: bool, machine: bool) -> None:
     teller.title(f"{model.name}: {known['method']}", command="info", model=str(model), method=known["method"])
     teller.row("fitted to", f"{known['rows']} rows, {known['features']} columns", rows=known["rows"])
     teller.row("columns", tables.listed(preparation.columns, 8), columns=list(preparation.columns))
-    for name, why in (("text", "not numbers"), ("empty", "no values"), ("constant", "one value only")):
-        if gone := getattr(preparation, name):
-            teller.row("left out", f"columns with {why}: {tables.listed(gone, 8)}", **{f"columns_{name}": list(gone)})
+    tell_columns(teller, preparation)
     if preparation.rows_left_out:
         teller.row("left out", f"{preparation.rows_left_out} rows, for missing values")
     teller.facts["rows_left_out"] = preparation.rows_left_out

@@ -162,7 +162,7 @@ def estimator(method: str, others: tuple[str, ...], *, bars: bool, **given: Any)
         wanted[name.strip()] = (f"--set {name.strip()}", value(text.strip()))
     for name, (told, _) in wanted.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
             hint = f"Did you mean {near[0]}?" if near else f"It has {', '.join(sorted(known))}."
             raise click.UsageError(f"{told}: {method} has no parameter {name}. {hint}")
     found.set_params(**{name: given for name, (_, given) in wanted.items()})

@@ -109,9 +109,10 @@ def _spectrum(estimator: Any) -> str:
 
 def _prepared(preparation: Any) -> str:
     from ..tables import listed
+    from .fitting import LEFT_OUT
 
     parts = [f"<section><h2>The columns</h2><p>Scaling: {text(preparation.told())}.</p>"]
-    for name, why in (("text", "not numbers"), ("empty", "no values"), ("constant", "one value only")):
+    for name, why in LEFT_OUT.items():
         if gone := getattr(preparation, name):
             parts.append(f"<p>Left out, {why}: {text(listed(gone, 30))}.</p>")
     if preparation.rows_left_out:
