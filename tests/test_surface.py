@@ -49,7 +49,7 @@ def test_public_names_exist_and_nothing_else_is_exported():
         "Roseland",
         "SpectralClustering",
     }
-    assert set(outfold.__all__) == {*methods, "plan", "__version__"}
+    assert set(outfold.__all__) == {*methods, "load", "plan", "__version__"}
     for name in outfold.__all__:
         assert hasattr(outfold, name)
     assert set(dir(outfold)) == set(outfold.__all__)

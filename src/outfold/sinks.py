@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import csv
+import errno
+import hashlib
 import os
+import platform
+import re
+import secrets
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +29,8 @@ Add = Callable[[list[Sequence[Any]], Array], None]
 SUFFIXES = (".npy", ".parquet", ".zarr")
 TABLES = (".csv", ".tsv", ".parquet", ".npy", ".zarr", ".h5ad")
 NUMBERS_ONLY = (".npy", ".zarr")
+STALE_SECONDS = 24 * 3600.0  # without a write: whoever wrote it is gone
+_HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # process ids are those of one machine
 
 
 @contextmanager
@@ -43,13 +51,17 @@ def opened(out: Any, shape: tuple[int, int], dtype: Any, names: list[str]) -> It
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside the target that takes its place at the end, or is removed: the target is the old one or the new."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """A path beside the target that takes its place at the end, or is removed: the target is the old one or the new.
+
+    What writers that were killed left beside the same target is removed first.
+    """
+    beside = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
+        _sweep(path)
         yield beside
         _settle(beside)
         if path.is_dir():
-            old = path.with_name(f".{path.name}.{os.getpid()}.old")
+            old = beside.with_suffix(".old")
             path.rename(old)
             beside.rename(path)
             shutil.rmtree(old)
@@ -58,13 +70,55 @@ def replacing(path: Path) -> Iterator[Path]:
         _settle(path.parent)
     except OSError as error:
         raise OSError(
-            error.errno, f"Could not write {path} ({error.strerror}); nothing was put in its place. Is the disk full?"
+            error.errno,
+            f"Could not write {path} ({error.strerror}); nothing was put in its place. {_advice(error.errno)}",
         ) from error
     finally:
-        if beside.is_dir():
-            shutil.rmtree(beside, ignore_errors=True)
-        else:
-            beside.unlink(missing_ok=True)
+        _remove(beside)
+
+
+def _advice(number: int | None) -> str:
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "Is the folder writable?"
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        return "Is there such a folder?"
+    return "Is the disk full?"
+
+
+def _sweep(path: Path) -> None:
+    """Remove what is left of writers to this path that are gone: dead on this machine, or still for a day."""
+    pattern = re.compile(re.escape(f".{path.name}.") + r"([0-9a-f]{8})-([0-9]{1,10})-[0-9a-f]{8}\.part")
+    for name in os.listdir(path.parent):
+        found = pattern.fullmatch(name)
+        if not found:
+            continue
+        left = path.with_name(name)
+        try:
+            still = time.time() - left.lstat().st_mtime > STALE_SECONDS
+        except FileNotFoundError:  # its writer has just finished
+            continue
+        if still or (found[1] == _HOST and not _alive(int(found[2]))):
+            _remove(left)
+
+
+def _alive(process: int) -> bool:
+    if os.name == "nt":  # where signal 0 would end the process
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def _settle(path: Path) -> None:
