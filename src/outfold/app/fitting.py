@@ -83,10 +83,9 @@ def fit(
         storage.save(estimator, save, preparation=source.preparation)
         teller.row("model", f"{save} ({_size(save)})", saved=str(save))
     if out or picture:
-        every = -(-len(source) // flow.DRAWN) if picture else 0
         carried = [name for name in dict.fromkeys((id_, label)) if name]
         settings: dict[str, Any] = {"carried": carried, "label": label, "bars": teller.bars, "rows": len(source)}
-        walk = flow.embed(estimator, source.preparation, table, out=out, every=every, **settings)
+        walk = flow.embed(estimator, source.preparation, table, out=out, draw=bool(picture), **settings)
         _tell_out(teller, out, walk, carried)
         if picture:
             title = f"{type(estimator).__name__} of {table.told}: {len(source)} rows"
@@ -156,7 +155,7 @@ def transform(
         "on_far": on_far,
         "bars": teller.bars,
     }
-    walk = flow.embed(estimator, preparation, table, out=out, every=1 if picture else 0, **settings)
+    walk = flow.embed(estimator, preparation, table, out=out, draw=bool(picture), **settings)
     teller.row("embedded", f"{walk.rows - walk.missing.left_out} of {walk.rows} rows", rows=walk.rows)
     _tell_out(teller, out, walk, carried)
     if walk.outside:

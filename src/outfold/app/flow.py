@@ -52,13 +52,29 @@ class Walk:
     missing: Missing
     outside: int = 0
     first_outside: int | None = None  # row
-    places: list[Array] = field(default_factory=list)  # of the rows that may be drawn
-    labels: list[Any] = field(default_factory=list)
-    flags: list[Array] = field(default_factory=list)
+    every: int = 1  # so many-th row is kept to be drawn
+    drawn: list[tuple[int, Array, bool, Any]] = field(default_factory=list)  # row, place, whether outside, label
 
     @property
     def rows(self) -> int:
         return self.missing.rows
+
+    @property
+    def places(self) -> Array:
+        return np.array([place for _, place, _, _ in self.drawn])
+
+    @property
+    def labels(self) -> list[Any]:
+        return [label for *_, label in self.drawn]
+
+    def keep(self, rows: Array, places: Array, flag: Array, labels: Sequence[Any] | None) -> None:
+        """Positions of rows, fewer of them the more there are."""
+        for at in np.flatnonzero(rows % self.every == 0).tolist():
+            label = None if labels is None else labels[at]
+            self.drawn.append((int(rows[at]), places[at], bool(flag[at]), label))
+        while len(self.drawn) > 2 * DRAWN:
+            self.every *= 2
+            self.drawn = [kept for kept in self.drawn if kept[0] % self.every == 0]
 
 
 def embed(
@@ -71,7 +87,7 @@ def embed(
     label: str | None = None,
     trust: bool = False,
     on_far: str = "keep",
-    every: int = 0,
+    draw: bool = False,
     bars: bool = False,
     rows: int | None = None,
 ) -> Walk:
@@ -84,7 +100,7 @@ def embed(
     label : the column whose values are kept for a picture
     trust : also write support, whether a row is outside the data and, if calibrated, a radius
     on_far : as in ``transform``; "keep" does not warn
-    every : keep the position of every so many-th complete row; 0 keeps none
+    draw : keep positions of (some of) the complete rows for a picture
     """
     if getattr(getattr(estimator.model_, "extension", None), "batchwise", False):
         raise ValueError("This model's joint degrees need all new rows at once: transform an array in Python.")
@@ -116,8 +132,10 @@ def embed(
             if add is not None:
                 kept = dict(zip(read, batch.carried))
                 add([] if numbers else [*(kept[name] for name in carried), *extra], places)
-            if every:
-                _keep(walk, batch, places, whole, flag, every, read.index(label) if label else None)
+            if draw and len(points):
+                rows_, cells = np.flatnonzero(whole), batch.carried[read.index(label)] if label else None
+                labels = None if cells is None else [cells[row] for row in rows_.tolist()]
+                walk.keep(batch.start + rows_, places[rows_], flag, labels)
             bar.update(len(whole))
     if not walk.rows:
         raise TableError(f"{table.told} has no rows.")
@@ -183,16 +201,6 @@ def _answer(estimator: Any, points: Array, trust: bool, on_far: str) -> tuple[Ar
     return places, more, flag
 
 
-def _keep(walk: Walk, batch: Any, places: Array, whole: Array, flag: Array, every: int, label: int | None) -> None:
-    rows = np.flatnonzero(whole)
-    some = (batch.start + rows) % every == 0
-    walk.places.append(places[rows[some]])
-    walk.flags.append(flag[some])
-    if label is not None:
-        values = batch.carried[label]
-        walk.labels += [values[row] for row in rows[some].tolist()]
-
-
 # -- pictures ------------------------------------------------------------------------------
 
 
@@ -206,7 +214,7 @@ def draw(estimator: Any, walk: Walk, path: Path, title: str, label: str | None) 
 
 def plotted(estimator: Any, walk: Walk, title: str, label: str | None, *, spectrum: bool = True) -> Any:
     """The figure of a walk."""
-    places = np.concatenate(walk.places)
+    places = walk.places
     if places.shape[1] < 2:
         raise ValueError("A picture needs at least 2 coordinates: fit with --components 2 or more.")
     values = spectrum_of(estimator) if spectrum else None

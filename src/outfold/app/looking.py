@@ -44,7 +44,7 @@ def info(model: Path, quiet: bool, machine: bool) -> None:
             teller.row(role, repr(name), **{role: name})
     teller.row("gives", f"{known['components']} coordinates", components=known["components"])
     changed = _changed(estimator)
-    teller.row("parameters", ", ".join(f"{name}={value}" for name, value in changed.items()) or "as by default")
+    teller.row("set", ", ".join(f"{name}={value}" for name, value in changed.items()) or "as by default")
     teller.facts["parameters"] = {name: str(value) for name, value in changed.items()}
     values = getattr(estimator, "eigenvalues_", None)
     if values is not None:

@@ -147,7 +147,7 @@ def _embedded(estimator: Any, preparation: Any, source: Any, label: str | None) 
 
     from . import flow
 
-    walk = flow.embed(estimator, preparation, source, label=label, every=1)
+    walk = flow.embed(estimator, preparation, source, label=label, draw=True)
     kept = walk.rows - walk.missing.left_out
     rows = [
         ("rows embedded", kept),
@@ -170,6 +170,7 @@ def _trust(estimator: Any, preparation: Any, source: Any, kept: int) -> str:
 
     from .. import plotting
     from ..preparation import Prepared
+    from ..runners import Threads
 
     index = np.unique(np.linspace(0, kept - 1, min(kept, _JUDGED)).astype(int))
     points = Prepared(source, preparation, kept).take(index)
@@ -183,8 +184,7 @@ def _trust(estimator: Any, preparation: Any, source: Any, kept: int) -> str:
         table(("support", ""), zip(names, (f"{value:.3g}" for value in share))),
     ]
     if estimator._n_features_out > 1:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            axes = plotting.trust_map(estimator, points)
-        parts.append(figure(_picture(axes.figure), f"Support of {len(points)} rows; crosses are outside the data."))
+        places = estimator.model_.embed(points, Threads(estimator.n_jobs))
+        axes = plotting.embedding(places, colors=np.maximum(found.support, share[2] - 10), title="support")
+        parts.append(figure(_picture(axes.figure), f"Support of {len(points)} rows: light is well inside the data."))
     return "".join(parts)
