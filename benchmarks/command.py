@@ -21,7 +21,7 @@ from outfold.datasets import s_curve
 LIBRARY = """
 import json, resource, sys, time
 import numpy as np, outfold
-X, method = np.load(sys.argv[1]), eval(sys.argv[2], vars(outfold))
+X, method = np.load(sys.argv[1]), eval("outfold." + sys.argv[2])
 start = time.perf_counter()
 method.fit(X)
 seconds = time.perf_counter() - start

@@ -9,7 +9,7 @@ them on from what it holds, so that a basis has as many rows as there are anchor
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -272,15 +272,13 @@ ESTIMATORS = {
 
 @cache
 def forms() -> dict[str, Form]:
-    """All of them, those of the preparation of tables included."""
+    """All of them, the preparation of tables included."""
     found = dict(FORMS)
     try:
         module = import_module(".preparation", __package__)
     except ModuleNotFoundError:
         return found
-    for name, kind in vars(module).items():
-        if is_dataclass(kind) and isinstance(kind, type) and kind.__module__ == module.__name__:
-            found[f"preparation.{name}"] = Form(kind)
+    found["preparation.Preparation"] = Form(module.Preparation)
     return found
 
 

@@ -53,6 +53,20 @@ class Preparation:
             raise ValueError(f"scaling={self.scaling!r} must be one of {', '.join(SCALINGS)}.")
         if not self.columns or len(set(self.columns)) != len(self.columns):
             raise ValueError(f"columns must be at least one name, each once; got {listed(self.columns)}.")
+        names = (
+            *self.columns,
+            *self.text,
+            *self.empty,
+            *self.constant,
+            *(x for x in (self.id, self.label) if x is not None),
+        )
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError("Columns are named by text.")
+        if self.width < 0 or self.rows_left_out < 0:
+            raise ValueError(f"width={self.width} and rows_left_out={self.rows_left_out} count something.")
+        places = {f"column_{at}" for at in range(1, self.width + 1)}
+        if not self.named and not set(self.columns) <= places:
+            raise ValueError(f"Columns without names are column_1 to column_{self.width}, not {listed(self.columns)}.")
         for name in ("centre", "scale"):
             values = np.asarray(getattr(self, name), dtype=float)
             object.__setattr__(self, name, values)

@@ -187,14 +187,14 @@ class Text(Table):
     def places(self, rows: Sequence[int]) -> list[int]:
         """Lines, which a quoted cell may have several of; the header is row -1."""
         wanted, found = set(rows), []
-        with self._reader() as (reader, records):
+        with self._reader() as (reader, _):
             line, row = 1, -int(self.named)
-            for _ in records:
-                if row in wanted:
+            for record in reader:
+                if record and row in wanted:
                     found.append(line)
-                if row >= max(rows):
+                if record and row >= max(rows):
                     break
-                line, row = reader.line_num + 1, row + 1
+                line, row = reader.line_num + 1, row + bool(record)
         return found
 
     def _numbers(self, cells: Sequence[str], name: str, start: int) -> list[float]:
@@ -442,7 +442,11 @@ def _array(path: Path, suffix: str) -> Table:
     except TableError:
         raise
     except (ValueError, OSError, EOFError, KeyError) as error:
-        why = "it holds Python objects" if "allow_pickle" in str(error) else str(error).splitlines()[0][:200]
+        why = (
+            "it holds Python objects"
+            if "objects" in str(error) or "pickle" in str(error)
+            else str(error).splitlines()[0][:200]
+        )
         raise TableError(f"{path.name} is not an array that can be read: {why}") from error
     shape = getattr(values, "shape", ())
     if len(shape) != 2 or not min(shape):
