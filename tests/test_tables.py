@@ -236,7 +236,9 @@ def test_a_cut_parquet_is_told(tmp_path):
 
 def test_objects_are_not_unpickled(tmp_path):
     np.save(tmp_path / "a.npy", np.array([[{}]], dtype=object), allow_pickle=True)
-    with pytest.raises(TableError, match=r"a\.npy is not an array that can be read: it holds Python objects"):
+    with pytest.raises(
+        TableError, match=r"a\.npy is not an array that can be read: it is no array, or holds Python objects"
+    ):
         tables.opened(tmp_path / "a.npy")
 
 

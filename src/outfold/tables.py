@@ -443,7 +443,7 @@ def _array(path: Path, suffix: str) -> Table:
         raise
     except (ValueError, OSError, EOFError, KeyError) as error:
         why = (
-            "it holds Python objects"
+            "it is no array, or holds Python objects"
             if "objects" in str(error) or "pickle" in str(error)
             else str(error).splitlines()[0][:200]
         )

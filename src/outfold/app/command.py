@@ -54,7 +54,12 @@ def main(debug: bool) -> None:
 )
 @click.option("--quiet", is_flag=True, help="Print nothing unless something is wrong.")
 def demo(out: Path, quiet: bool) -> None:
-    """Embed handwritten digits, then digits the fit has not seen, and draw both."""
+    """Embed handwritten digits, then digits the fit has not seen, and draw both.
+
+    \b
+    Example:
+      outfold demo --out digits.png
+    """
     from . import demo as show
 
     result = show.run()

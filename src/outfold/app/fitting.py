@@ -291,7 +291,7 @@ def tell_columns(teller: Teller, preparation: Any) -> None:
 def _tell_fit(teller: Teller, estimator: Any, seconds: float, streamed: bool) -> None:
     report = getattr(estimator, "report_", None)
     how = ", block by block" if streamed else ""
-    anchors = f" on {report.n_anchors} landmarks" if report is not None and _landmarks(report) else ""
+    anchors = f" on {report.n_anchors} landmarks" if _landmarks(report) else ""
     teller.row("fitted", f"in {seconds:.1f} s{anchors}{how}", seconds=round(seconds, 3), streamed=streamed)
     epsilon = getattr(estimator, "epsilon_", None)
     if epsilon is not None and epsilon == epsilon:
@@ -303,7 +303,7 @@ def _tell_fit(teller: Teller, estimator: Any, seconds: float, streamed: bool) ->
 
 
 def _landmarks(report: Any) -> bool:
-    return getattr(report, "n_anchors", 0) < getattr(report, "n_samples", 0)
+    return hasattr(report, "n_anchors") and report.n_anchors < report.n_samples
 
 
 def _tell_out(teller: Teller, out: Path | None, walk: Any, carried: list[str]) -> None:
