@@ -289,7 +289,7 @@ def tell_columns(teller: Teller, preparation: Any) -> None:
 
 
 def _tell_fit(teller: Teller, estimator: Any, seconds: float, streamed: bool) -> None:
-    report = getattr(estimator, "report_", None)
+    report: Any = getattr(estimator, "report_", None)
     how = ", block by block" if streamed else ""
     anchors = f" on {report.n_anchors} landmarks" if _landmarks(report) else ""
     teller.row("fitted", f"in {seconds:.1f} s{anchors}{how}", seconds=round(seconds, 3), streamed=streamed)
