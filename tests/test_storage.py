@@ -60,6 +60,9 @@ def small():
     return fitted(DiffusionMaps(2, n_neighbors=8))
 
 
+NAN = ("epsilon_", "landmarks_")  # where there is no bandwidth, or values are missing
+
+
 def assert_same_model(model, again, Z=Z):
     """Everything a user can ask, to the last bit."""
     assert type(again) is type(model)
@@ -73,7 +76,7 @@ def assert_same_model(model, again, Z=Z):
         assert np.array_equal(getattr(trust, part), getattr(judged, part)) or getattr(trust, part) is None
     for name in ("eigenvalues_", "eigenvectors_", "landmarks_", "landmark_indices_", "epsilon_"):
         if hasattr(model, name):
-            assert np.array_equal(getattr(model, name), getattr(again, name), equal_nan=name == "epsilon_")
+            assert np.array_equal(getattr(model, name), getattr(again, name), equal_nan=name in NAN)
     assert list(model.get_feature_names_out()) == list(again.get_feature_names_out())
 
 
@@ -305,7 +308,8 @@ def test_the_embedding_is_kept_only_if_asked(mmap, small, tmp_path):
     "estimator",
     [
         Roseland(landmarks=50, random_state=0),
-        Roseland(landmarks=50, n_neighbors=8, updatable=True, random_state=0),
+        Roseland(landmarks=50, n_neighbors=8, random_state=0),
+        Roseland(landmarks=50, updatable=True, random_state=0),
         DiffusionMaps(landmarks=50, random_state=0),
         SpectralClustering(3, landmarks=50, random_state=0),
         PHATE(landmarks=50, random_state=0),
@@ -318,8 +322,7 @@ def test_the_size_of_a_landmark_model_does_not_depend_on_the_rows(estimator, tmp
     for rows in (1000, 4000):
         fitted(estimator, cloud(0, rows=rows)).save(tmp_path / "m")
         sizes.append(sum(a["bytes"] for a in storage.describe(tmp_path / "m")["arrays"].values()))
-    few, many = sizes
-    assert abs(few - many) <= 0.05 * few  # the nonzero entries of a sparse table vary
+    assert sizes[0] == sizes[1] < 60_000
 
 
 def test_safetensors_reads_the_file(small, tmp_path):
@@ -503,30 +506,29 @@ FAILING = """
 import os, resource, signal, sys
 import numpy as np
 from outfold import DiffusionMaps
-path, how = sys.argv[1:]
+path = sys.argv[1]
 model = DiffusionMaps(2, n_neighbors=8).fit(np.random.default_rng(0).normal(size=(300, 5)))
-if how == "full":
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
-else:
-    os.chmod(os.path.dirname(path), 0o555)
-    os.setuid(65534) if os.getuid() == 0 else None
-try:
-    model.save(path)
-except OSError as error:
-    print(error)
+for how in ("full", "read-only"):
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        continue
+    if how == "full":
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
+    else:
+        os.chmod(os.path.dirname(path), 0o555)
+        os.setuid(65534) if os.getuid() == 0 else None
+    try:
+        model.save(path)
+    except OSError as error:
+        os.write(1, f"{how}: {error}\\n".encode())
+    os._exit(0)
 """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="no limits on files")
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("full", "File too large); nothing was put in its place. Is the disk full?"),
-        ("read-only", "Is the folder writable?"),
-    ],
-)
-def test_a_full_disk_and_a_read_only_folder_are_clear_errors_and_lose_nothing(how, message, small, tmp_path):
+def test_a_full_disk_and_a_read_only_folder_are_clear_errors_and_lose_nothing(small, tmp_path):
     folder = tmp_path / "there"
     folder.mkdir()
     small.save(folder / "m")
@@ -535,9 +537,11 @@ def test_a_full_disk_and_a_read_only_folder_are_clear_errors_and_lose_nothing(ho
         if parent.owner() == folder.owner() and parent != pathlib.Path("/"):
             parent.chmod(parent.stat().st_mode | 0o011)
     try:
-        assert message in child(FAILING, folder / "m", how)
+        full, closed = child(FAILING, folder / "m").splitlines()
     finally:
         folder.chmod(0o755)
+    assert "(File too large); nothing was put in its place. Is the disk full?" in full
+    assert "(Permission denied); nothing was put in its place. Is the folder writable?" in closed
     assert (folder / "m").read_bytes() == before
     assert os.listdir(folder) == ["m"]
 
@@ -781,12 +785,11 @@ def refused(contents, folder):
     folder.mkdir()
     for number, content in enumerate(contents):
         (folder / f"{number:05}").write_bytes(content)
-    (folder / "a folder").mkdir()
     events, most, passed = json.loads(child(LOADING, folder))
     assert passed == []
     assert events == []
     assert most < 64e6
-    return len(os.listdir(folder)) - 1
+    return len(os.listdir(folder))
 
 
 @pytest.fixture
@@ -796,33 +799,27 @@ def content(small, tmp_path):
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(1000, marks=pytest.mark.slow)])
-def test_no_bit_changes_unnoticed(count, content, tmp_path):
+def test_damaged_and_hostile_files_are_refused(count, content, tmp_path):
+    """Bit flips, truncations, headers that lie and files of other kinds; nothing runs, little is allocated."""
     rng = np.random.default_rng(0)
-    length = int.from_bytes(content[:8], "little")
-    bits = np.append(
-        rng.integers(0, 8 * (8 + length), count // 2), rng.integers(0, 8 * len(content), count - count // 2)
-    )
-    assert refused([flipped(content, int(bit)) for bit in bits], tmp_path / "flipped") == count
-
-
-@pytest.mark.parametrize("count", [10, pytest.param(1000, marks=pytest.mark.slow)])
-def test_no_part_of_a_file_is_taken_for_the_whole(count, content, tmp_path):
-    lengths = np.random.default_rng(1).choice(len(content), count, replace=False)
-    assert refused([content[:length] for length in lengths], tmp_path / "cut") == count
-
-
-@pytest.mark.parametrize("most", [10, pytest.param(None, marks=pytest.mark.slow)])
-def test_hostile_headers_are_refused(most, content, tmp_path):
-    files = list(hostile_headers(content))
-    chosen = np.random.default_rng(2).permutation(len(files))[:most]
-    count = refused([files[i] for i in chosen], tmp_path / "hostile")
-    assert count >= (most or 200)
-
-
-def test_other_files_are_refused(tmp_path):
+    header = 8 + int.from_bytes(content[:8], "little")
+    bits = np.append(rng.integers(0, 8 * header, count // 2), rng.integers(0, 8 * len(content), count - count // 2))
+    lengths = rng.choice(len(content), count, replace=False)
+    hostile = list(hostile_headers(content))
+    assert len(hostile) >= 200
+    chosen = rng.permutation(len(hostile))[: count if count < 200 else None]
     (tmp_path / "others").mkdir()
-    refused(no_models(tmp_path / "others"), tmp_path / "files")
+    files = [
+        *(flipped(content, int(bit)) for bit in bits),
+        *(content[:length] for length in lengths),
+        *(hostile[i] for i in chosen),
+        *no_models(tmp_path / "others"),
+    ]
+    assert refused(files, tmp_path / "files") == len(files) > 2 * count + min(count, 200)
     assert not os.path.exists("/tmp/outfold-was-here")
+
+
+def test_what_is_no_file_is_refused(tmp_path):
     with pytest.raises(ModelFileError, match="nowhere cannot be read as a model: No such file"):
         load(tmp_path / "nowhere")
     with pytest.raises(ModelFileError, match="not a file: a folder"):
