@@ -105,7 +105,7 @@ FORMS: dict[str, Form] = {
     ),
     "SparseGraph": Form(
         graphs.SparseGraph, {"measure": "n", "radii": "n", "sigma": "n", "bridges": "n n"}, {"search": _N_D},
-        {"search": "search", "bridges": "csr None"}, limits={"k": (0, "n")}, positive=("sigma",), without=("lists",),
+        {"search": "search", "bridges": "csr None"}, positive=("sigma",), without=("lists",),
     ),
     "NearestLandmarks": Form(
         roseland.NearestLandmarks, parts={"search": _N_D}, among={"search": "search"}, limits={"k": (1, "n")}
@@ -121,7 +121,7 @@ FORMS: dict[str, Form] = {
     "SquaredDistances": Form(centring.SquaredDistances, parts={"distances": _N_D}, among={"distances": "measured"}),
     "Geodesics": Form(
         geodesics.Geodesics, {"measure": "N", "table": "N n", "at": "n"}, {"search": "n>N d"}, {"search": "search"},
-        {"at": "N"}, {"k": (0, "N")},
+        {"at": "N"},
     ),
     "MarkovRule": Form(
         normalizations.MarkovRule, {"measure": "n", "gain": "n", "stationary": "n"}, {"geometry": _N_D},
@@ -323,6 +323,8 @@ def check(name: str, values: dict[str, Any], inner: dict[str, Letters]) -> Lette
             raise Wrong(f"{told} is {_told(value)}, not {f.type}")
         if f.name not in form.free:
             check_numbers(value, told, nan=name in NAN_POINTS and f.name in NAN_POINTS[name])
+        if isinstance(value, np.ndarray) and value.dtype.kind not in ("iu" if (name, f.name) in WHOLE else "f"):
+            raise Wrong(f"{told} is an array of {value.dtype}")
         if f.name in form.shapes and value is not None:
             check_shape(value, form.shapes[f.name], letters, told)
         if f.name in form.positive and value is not None and not np.all(np.asarray(value) > 0):
@@ -333,6 +335,10 @@ def check(name: str, values: dict[str, Any], inner: dict[str, Letters]) -> Lette
     return letters
 
 
+WHOLE = {  # arrays of whole numbers; the others are of floating point
+    ("Given", "anchors"), ("GivenValues", "anchors"), ("Geodesics", "at"), ("Anchors", "index"), ("Gathered", "index"),
+    ("Fit", "columns"),
+}  # fmt: skip
 NAN_POINTS = {"Distances": ("anchors",), "Known": ("points",), "Anchors": ("points",)}  # of nan_euclidean distances
 
 
@@ -446,11 +452,17 @@ def _layers(values: dict[str, Any], letters: Letters) -> None:
 
 
 def _of_its_kind(values: dict[str, Any], letters: Letters) -> None:
+    _within_mass(values, letters)
     near = values["kind"] in ("union", "mutual")
     if near != (values.get("radii") is not None) or (near and values["k"] < 1):
         raise Wrong(f"SparseGraph of kind {values['kind']!r} with radii {values.get('radii') is not None}")
     if (values.get("local") is None) != (values.get("sigma") is None):
         raise Wrong("SparseGraph has local units and no sigma, or the other way round")
+
+
+def _within_mass(values: dict[str, Any], letters: Letters) -> None:
+    if not 0 <= values.get("k", 0) <= values["measure"].sum() or not values.get("radius", 0.0) >= 0:
+        raise Wrong(f"k = {values.get('k')} or the radius {values.get('radius')} is beyond the points")
 
 
 def _name_of_metric(values: dict[str, Any], letters: Letters) -> None:
@@ -494,6 +506,7 @@ FURTHER = {
     "KernelSum": _levels,
     "Network": _layers,
     "SparseGraph": _of_its_kind,
+    "Geodesics": _within_mass,
     "Distances": _name_of_metric,
     "Metric": _name_of_metric,
     "KernelValues": _name_of_kernel,

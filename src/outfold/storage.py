@@ -48,7 +48,7 @@ ATTRIBUTES: dict[str, str] = {  # of fitted estimators: a kind, or the axes of a
     "_sklearn_output_config": "config",
     "t_": "count",
     "stress_": "float",
-    "cluster_centers_": "[k f]",
+    "cluster_centers_": "clusters",
     "embedding_": "[r c]",
     "labels_": "[r]",
     "spectral_": "estimator",
@@ -62,6 +62,8 @@ ATTRIBUTES: dict[str, str] = {  # of fitted estimators: a kind, or the axes of a
     "origins_": "[p c]",
     "centres_": "[p c]",
 }
+WHOLE = ("labels_", "rows_", "_label")  # arrays of whole numbers; the others are of floating point
+SIZES = ("n_features_in_", "_n_features_out", "report_")  # that tell what shapes arrays must have
 FITTED = {"n_features_in_", "_n_features_out"}  # what every fitted estimator has
 SPECTRAL = FITTED | {
     "model_", "report_", "eigenvalues_", "eigenvectors_", "landmarks_", "landmark_indices_", "_anchor_measure",
@@ -107,13 +109,18 @@ def save(estimator: Any, path: Any, *, embedding: bool = False, preparation: Any
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; a model is one file: pass a path such as {path / 'm.outfold'}.")
     writer = _Writer(embedding)
+    try:
+        tree = writer.estimator(estimator, "")
+        prepared = None if preparation is None else writer.value(preparation, "preparation")
+    except Wrong as error:
+        raise ValueError(f"This model cannot be kept in a file: {error}.") from error
     document = {
         "format": FORMAT,
         "outfold": __version__,
         "numpy": np.__version__,
         "embedding": bool(embedding),
-        "estimator": writer.estimator(estimator, ""),
-        "preparation": None if preparation is None else writer.value(preparation, "preparation"),
+        "estimator": tree,
+        "preparation": prepared,
         "arrays": writer.digests,
     }
     _check_readable(Container(path, 0, document, writer.arrays, writer.digests, None, writer.arrays))
@@ -279,11 +286,15 @@ class _Reader(Reader):
             raise Wrong(f"{tree['estimator']} lacks {sorted(NEEDED[tree['estimator']] - state.keys())}")
         if not state.keys() <= ATTRIBUTES.keys():
             raise Wrong(f"{sorted(state.keys() - ATTRIBUTES.keys())[:3]} are no attributes of {tree['estimator']}")
+        given = "precomputed" in (params.get("metric"), params.get("kernel"))
+        if "_columns" in state and given != (state["_columns"] is not None):
+            raise Wrong(f"{tree['estimator']} has columns of a matrix without one, or the other way round")
+        lazily = lazily and kind is not ESTIMATORS["Islands"]  # whose parts are checked against each other
         sealed: dict[str, Callable[[], Any]] = {}
         letters: dict[str, int] = {}
-        for name, part in sorted([*params.items(), *state.items()], key=lambda item: refers(item[1])):
+        for name, part in sorted([*params.items(), *state.items()], key=lambda item: _turn(*item)):
             find = partial(self._attribute, name, part, f"{path}{name}", letters, name in state, depth)
-            if lazily and refers(part):
+            if lazily and refers(part) and not hasattr(kind, name):
                 estimator.__dict__.pop(name, None)
                 sealed[name] = partial(_opened_later, self.container, find)
             else:
@@ -292,6 +303,8 @@ class _Reader(Reader):
         if sealed:
             estimator._sealed = sealed
         _check_options(estimator)
+        if "pieces_" in state:
+            _check_pieces(estimator)
         return estimator
 
     def _attribute(self, name: str, tree: Any, path: str, letters: dict[str, int], fitted: bool, depth: int) -> Any:
@@ -299,6 +312,11 @@ class _Reader(Reader):
         if fitted:
             _check_attribute(name, value, letters, inner, path)
         return value
+
+
+def _turn(name: str, tree: Any) -> int:
+    """Sizes first, then what is small, then arrays."""
+    return 0 if name in SIZES else 2 if refers(tree) else 1
 
 
 def _opened_later(container: Container, find: Callable[[], Any]) -> Any:
@@ -342,6 +360,8 @@ def _check_attribute(name: str, value: Any, letters: dict[str, int], inner: dict
     if kind.startswith("["):
         if not isinstance(value, np.ndarray):
             raise Wrong(f"{path} is no array")
+        if value.dtype.kind not in ("iu" if name in WHOLE else "f"):
+            raise Wrong(f"{path} is an array of {value.dtype}")
         _forms.check_shape(value, kind[1:-1], dict(letters), path)
         _forms.check_numbers(value, path)
     elif kind.startswith("index"):
@@ -387,6 +407,12 @@ SIMPLE: dict[str, Callable[[Any, dict[str, int]], bool]] = {
     "names d": _is_names,
     "landmarks": _is_landmarks,
     "history": _is_history,
+    "clusters": lambda value, letters: (
+        isinstance(value, np.ndarray)
+        and value.ndim == 2
+        and 0 <= value.shape[1] - letters["c"] <= 1
+        and bool(np.isfinite(value).all())
+    ),
     "config": lambda value, _: isinstance(value, dict) and all(v in OUTPUTS for v in value.values()),
     "extensions": lambda value, _: (
         isinstance(value, tuple)
@@ -396,6 +422,14 @@ SIMPLE: dict[str, Callable[[Any, dict[str, int]], bool]] = {
     "estimator": lambda value, _: type(value) in ESTIMATORS.values(),
     "estimators": lambda value, _: isinstance(value, list) and all(type(v) in ESTIMATORS.values() for v in value),
 }
+
+
+def _check_pieces(islands: Any) -> None:
+    pieces, rows = len(islands.pieces_), len(islands.search_.distances.anchors)
+    _forms.check_index(islands._label, pieces, "_label")
+    _forms.check_shape(islands._label, "i", {"i": rows}, "_label")
+    for places in (islands.origins_, islands.centres_):
+        _forms.check_shape(places, "p c", {"p": pieces, "c": islands._n_features_out}, "the places of pieces")
 
 
 def _check_options(estimator: Any) -> None:
