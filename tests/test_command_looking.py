@@ -102,7 +102,7 @@ def test_report_is_one_page_that_needs_nothing_else(model):
     page = Reader(out.read_text(encoding="utf-8"))
     assert "script" not in page.tags
     assert all(source.startswith(("data:image/png;base64,", "data:,")) for source in page.sources)
-    assert page.tags.count("img") == 3  # spectrum, embedding, support
+    assert page.tags.count("img") == 4  # spectrum, embedding, pairs, support
     for words in ("m.outfold", "rows embedded", "outside the data", "each column centred", "epsilon"):
         assert words in page.text
     done("report", model, "-o", out)
@@ -121,6 +121,6 @@ def test_hostile_names_and_labels_stay_text(tmp_path):
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
     page = Reader(text)
     assert "script" not in page.tags
-    assert page.tags.count("img") == 3
+    assert page.tags.count("img") == 4
     assert "<script>alert(1)</script>" in page.text  # shown, not run
     assert "default-src 'none'" in text

@@ -15,6 +15,7 @@ from outfold import methods, sources, storage, tables
 from outfold.app import flow, options
 from outfold.app.command import main
 from outfold.datasets import s_curve
+from outfold.exceptions import OutfoldWarning
 from outfold.preparation import Preparation
 
 CODE = "from outfold.app.command import main; main(prog_name='outfold')"
@@ -448,3 +449,18 @@ def test_the_preparation_is_kept_in_the_model(wine, model):
     assert isinstance(found, Preparation)
     assert (found.columns, found.id, found.label, found.scaling) == (("x", "y", "z"), "bottle", "quality", "standard")
     assert (found.text, found.empty, found.constant, found.rows_left_out) == (("grape",), ("spare",), ("one",), 1)
+
+
+def test_python_is_told_that_a_model_takes_scaled_rows(model, data):
+    with pytest.warns(OutfoldWarning, match=r"columns were scaled \(standard\), and transform takes scaled rows"):
+        maps = outfold.load(model)
+    again, found = storage.open_model(model)
+    np.testing.assert_array_equal(maps.transform(found.apply(data[0])), again.transform(found.apply(data[0])))
+
+
+def test_a_model_whose_columns_are_of_another_is_refused(tmp_path, data):
+    maps = outfold.DiffusionMaps(2).fit(data[0])
+    storage.save(maps, tmp_path / "m.outfold", preparation=Preparation(("a", "b")))
+    answer = call("info", tmp_path / "m.outfold")
+    assert answer.exit_code == 2
+    assert "do not belong together" in answer.stderr

@@ -7,6 +7,7 @@ checked as if it came from an enemy: digests first, then every number, shape and
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from ._container import Container
 from ._forms import ESTIMATORS, Wrong
 from ._trees import Reader, Writer, check_keys, refers, short
 from ._version import __version__
-from .exceptions import ModelFileError
+from .exceptions import ModelFileError, OutfoldWarning
 
 FORMAT = 1
 
@@ -141,8 +142,23 @@ def load(path: Any, *, mmap: bool = False) -> Any:
     ------
     ModelFileError
         If anything at all is wrong with the file.
+
+    Warns
+    -----
+    OutfoldWarning
+        If the model was made from a table whose columns were scaled: ``open_model`` gives the scaling as well.
     """
-    return open_model(path, mmap=mmap)[0]
+    estimator, preparation = open_model(path, mmap=mmap)
+    scaling = getattr(preparation, "scaling", "none")
+    if scaling != "none":
+        warnings.warn(
+            f"{Path(path).name} was made from a table whose columns were scaled ({scaling}), and transform takes "
+            "scaled rows. estimator, preparation = outfold.storage.open_model(path) gives both: "
+            "estimator.transform(preparation.apply(rows)). The command outfold transform does it by itself.",
+            OutfoldWarning,
+            stacklevel=2,
+        )
+    return estimator
 
 
 def open_model(path: Any, *, mmap: bool = False) -> tuple[Any, Any]:

@@ -221,6 +221,7 @@ def _not_the_same(data: str, *places: Path | None) -> None:
 def opened(model: Path) -> tuple[Any, Any]:
     """Estimator and preparation; a model that was saved from Python takes columns as they are."""
     from .. import storage
+    from ..exceptions import ModelFileError
     from ..preparation import Preparation
 
     if not model.exists():
@@ -231,6 +232,8 @@ def opened(model: Path) -> tuple[Any, Any]:
         count = estimator.n_features_in_
         columns = names or tuple(f"column_{at}" for at in range(1, count + 1))
         preparation = Preparation(columns, named=bool(names), width=count)
+    if not isinstance(preparation, Preparation) or len(preparation.columns) != estimator.n_features_in_:
+        raise ModelFileError(f"{model.name} holds a model and columns that do not belong together.")
     return estimator, preparation
 
 

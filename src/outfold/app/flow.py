@@ -214,19 +214,28 @@ def draw(estimator: Any, walk: Walk, path: Path, title: str, label: str | None) 
 
 def plotted(estimator: Any, walk: Walk, title: str, label: str | None, *, spectrum: bool = True) -> Any:
     """The figure of a walk."""
-    places = walk.places
-    if places.shape[1] < 2:
-        raise ValueError("A picture needs at least 2 coordinates: fit with --components 2 or more.")
+    places, colors = _coloured(walk, label)
     values = spectrum_of(estimator) if spectrum else None
     figure, axes = plotting.panels(*([1.0] if values is None else [1.15, 0.85]))
-    colors = groups(walk.labels) if label is not None else None
-    finite = np.isfinite(places).all(axis=1)
-    plotting.embedding(
-        places[finite], colors=None if colors is None else colors[finite], axes=axes[0], title=shown(title, 70)
-    )
+    plotting.embedding(places, colors=colors, axes=axes[0], title=shown(title, 70))
     if values is not None:
         plotting.spectrum(values, axes=axes[1])
     return figure
+
+
+def paired(walk: Walk, label: str | None) -> Any:
+    """All pairs of the first five coordinates."""
+    places, colors = _coloured(walk, label)
+    return plotting.pairs(places, colors=colors)[0, 0].figure
+
+
+def _coloured(walk: Walk, label: str | None) -> tuple[Array, Array | None]:
+    places = walk.places
+    if places.ndim != 2 or places.shape[1] < 2:
+        raise ValueError("A picture needs at least 2 coordinates of a row: fit with --components 2 or more.")
+    colors = groups(walk.labels) if label is not None else None
+    finite = np.isfinite(places).all(axis=1)
+    return places[finite], None if colors is None else colors[finite]
 
 
 def spectrum_of(estimator: Any) -> Array | None:

@@ -52,9 +52,11 @@ def figure(data: bytes, caption: str) -> str:
 
 
 def table(columns: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """Without a head if no column has a name."""
     head = "".join(f"<th>{text(column)}</th>" for column in columns)
+    head = f"<thead><tr>{head}</tr></thead>" if head.replace("<th></th>", "") else ""
     body = "".join("<tr>" + "".join(f'<td class="figure">{text(cell)}</td>' for cell in row) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="wide"><table>{head}<tbody>{body}</tbody></table></div>'
 
 
 def text(words: Any) -> str:
@@ -159,6 +161,8 @@ def _embedded(estimator: Any, preparation: Any, source: Any, label: str | None) 
         title = f"{kept} rows" + (f", coloured by {label}" if label else "")
         caption = f"The first two coordinates{f', coloured by {label}' if label else ''}."
         parts.append(figure(_picture(flow.plotted(estimator, walk, title, label, spectrum=False)), caption))
+        if estimator._n_features_out > 2:
+            parts.append(figure(_picture(flow.paired(walk, label)), "Pairs of coordinates, of five at most."))
     if kept:
         parts.append(_trust(estimator, preparation, source, kept))
     return "".join([*parts, "</section>"])
