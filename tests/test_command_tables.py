@@ -194,6 +194,17 @@ def test_rows_outside_the_data_are_told_and_answered(wine, model):
     assert call(*words, "raise").exit_code == 2
 
 
+def test_a_calibrated_model_gives_each_row_a_radius(wine):
+    model, out = wine.with_name("m.outfold"), wine.with_name("a.csv")
+    done("fit", wine, "--id", "bottle", "--calibrate", "--save", model)
+    done("transform", model, wine, "--trust", "-o", out)
+    radii = [float(row["error"]) for row in rows_of(out) if row["error"]]
+    assert len(radii) == 299
+    assert min(radii) > 0
+    answer = call("fit", wine, "--method", "grae", "--calibrate", "--save", model)
+    assert answer.exit_code == 2
+
+
 def test_inverse_gives_the_columns_in_their_units(wine, model, data):
     done("transform", model, wine, "-o", wine.with_name("a.csv"))
     told = done("inverse", model, wine.with_name("a.csv"), "-o", wine.with_name("b.csv")).stdout

@@ -24,6 +24,7 @@ LEFT_OUT = {
 @options.fitting
 @options.choosing
 @options.scaling
+@option("--calibrate", is_flag=True, help="Learn how large errors are, by ten fits without a tenth of the rows.")
 @option("--save", type=Path, callback=options.writable(), metavar="FILE", help="Where the model goes (m.outfold).")
 @option("--out", "-o", type=Path, callback=options.writable(*options.TABLES, dash=True), metavar="FILE",
         help="The embedding: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
@@ -38,6 +39,7 @@ def fit(
     label: str | None,
     obsm: str | None,
     scale: str,
+    calibrate: bool,
     save: Path | None,
     out: Path | None,
     picture: Path | None,
@@ -68,6 +70,8 @@ def fit(
         raise click.UsageError("Say what to keep: --save m.outfold, --out embedding.csv or --picture p.png.")
     _not_the_same(data, save, out, picture)
     estimator = options.estimator(method, others, bars=teller.bars, **given)
+    if calibrate and options.recipe(estimator) is None:
+        raise click.UsageError(f"--calibrate is not for {method}, which keeps no rows to hold out.")
     if picture:
         _drawable(estimator)
     table = tables.opened(data, obsm=obsm)
@@ -77,6 +81,10 @@ def fit(
     with teller.hearing():
         streamed = flow.fit(estimator, source)
     _tell_fit(teller, estimator, time.perf_counter() - start, streamed)
+    if calibrate:
+        with teller.hearing():
+            estimator.calibrate(source)
+        teller.row("calibrated", "transform --trust gives each row a radius for its error")
     if save:
         from .. import storage
 

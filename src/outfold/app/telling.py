@@ -30,7 +30,7 @@ class Teller:
         """One aligned line, and what it says as data."""
         self.facts.update(facts)
         if not self.quiet and not self.machine:
-            click.echo(f"  {name:<10}{text}", err=self.aside)
+            click.echo(f"  {name:<9} {text}", err=self.aside)
 
     def title(self, text: str, **facts: Any) -> None:
         self.facts.update(facts)
