@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import outfold
 from outfold import methods, sources, storage, tables
-from outfold.app import flow, options
+from outfold.app import flow, options, telling
 from outfold.app.command import main
 from outfold.datasets import s_curve
 from outfold.exceptions import OutfoldWarning
@@ -184,7 +184,7 @@ def test_a_table_that_lacks_a_column_is_refused(wine, model):
 def test_rows_outside_the_data_are_told_and_answered(wine, model):
     wine.with_name("far.csv").write_text("bottle,x,y,z\n1,0,1,0\n2,900,900,900\n")
     told = done("transform", model, wine.with_name("far.csv"), "-o", wine.with_name("a.csv"), "--trust").stdout
-    assert "1 rows lie outside the data of the fit (the first is line 3)" in told
+    assert "1 row lies outside the data of the fit (the first is line 3)" in told
     rows = rows_of(wine.with_name("a.csv"))
     assert rows[1]["outside"] == "True"
     assert float(rows[1]["support"]) < -5
@@ -429,6 +429,27 @@ def test_exit_codes_and_streams_of_the_real_command(wine):
     failed = run("fit", wine.with_name("none.csv"), "--out", "-")
     assert (failed.returncode, failed.stdout) == (2, "")
     assert failed.stderr.count("\n") == 1
+
+
+def test_progress_is_plain_lines_where_nobody_looks(wine, model, monkeypatch):
+    monkeypatch.setattr(telling, "EVERY", 0.0)
+    monkeypatch.setattr(tables, "MOST_ROWS", 100)
+    answer = done("transform", model, wine, "-o", wine.with_name("a.csv"))
+    assert answer.stderr.splitlines() == [f"  embedding: {count} rows" for count in (100, 200, 300)]
+    for flag in ("--quiet", "--json"):
+        assert done("transform", model, wine, "-o", wine.with_name("a.csv"), flag).stderr == ""
+
+
+def test_an_extra_that_is_not_here_is_named(wine, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    wine.with_name("a.parquet").write_bytes(b"PAR1")
+    answer = call("fit", wine.with_name("a.parquet"), "--out", wine.with_name("a.csv"))
+    assert answer.exit_code == 1
+    assert 'pip install "outfold[io]"' in answer.stderr
+
+
+def test_a_column_with_a_comma_can_be_named():
+    assert options.split('a, "b,c" ,d') == ["a", "b,c", "d"]
 
 
 def test_labels_of_any_kind_can_be_drawn():

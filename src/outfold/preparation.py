@@ -6,7 +6,7 @@ of a model made from a table. The first walk over a table (:func:`prepare`) find
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -253,23 +253,24 @@ def prepare(
     id: str | None = None,
     label: str | None = None,
     scaling: str = "standard",
+    watch: Callable[[int], Any] = int,
 ) -> tuple[Preparation, Missing]:
     """Choose the features of a table and find their centre and scale, in one walk over it.
 
     Without ``columns`` these are all columns of numbers but ``id`` and ``label``. Columns that hold nothing are left
     out, and so, unless ``scaling`` is "none", are those that hold one value. Rows with a missing value are not counted
     in. Median and quartiles of more than 100,000 rows are those of a random part; where quartiles agree the standard
-    deviation takes their place.
+    deviation takes their place. ``watch`` is told how many rows went by.
     """
     if scaling not in SCALINGS:
         raise ValueError(f"scaling={scaling!r} must be one of {', '.join(SCALINGS)}.")
     features, text = _chosen(table, columns, id, label)
-    sums, sample, missing = _walked(table, features, scaling == "robust")
+    sums, sample, missing = _walked(table, features, scaling == "robust", watch)
     empty = tuple(name for name, lacking in zip(features, missing.lacking) if lacking == missing.rows)
     if empty and missing.rows and columns is None:
         features = tuple(name for name in features if name not in set(empty))
         if features:
-            sums, sample, missing = _walked(table, features, scaling == "robust")
+            sums, sample, missing = _walked(table, features, scaling == "robust", watch)
     _enough(table, features, missing)
     varied = np.ones(len(features), bool) if scaling == "none" else ~sums.constant
     if not varied.any():
@@ -313,10 +314,13 @@ def _chosen(
     return features, tuple(text)
 
 
-def _walked(table: Table, features: tuple[str, ...], sampled: bool) -> tuple[_Sums, _Sample | None, Missing]:
+def _walked(
+    table: Table, features: tuple[str, ...], sampled: bool, watch: Callable[[int], Any]
+) -> tuple[_Sums, _Sample | None, Missing]:
     sums, sample, missing = _Sums(), _Sample(len(features)) if sampled else None, Missing(features)
     for batch in table.batches(features):
         whole = missing.add(batch)
+        watch(len(whole))
         values = batch.values if whole.all() else batch.values[whole]
         sums.add(values)
         if sample is not None:

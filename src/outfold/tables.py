@@ -110,6 +110,8 @@ def opened(path: str | Path, *, obsm: str | None = None) -> Table:
     path = Path(path)
     if not path.exists():
         raise TableError(f"There is no file {path}.")
+    if not os.access(path, os.R_OK):
+        raise TableError(f"{path} cannot be read. Check its permissions.")
     suffix = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
     if obsm is not None and suffix != ".h5ad":
         raise TableError(f"{path.name} has no obsm; only .h5ad files do.")

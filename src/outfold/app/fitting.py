@@ -54,12 +54,13 @@ def fit(
     The embedding has a line for every line of the table, empty where a value was missing.
 
     \b
-    Methods: diffusion-maps (the default), roseland (for millions of rows), laplacian-eigenmaps, isomap, kernel-pca,
-      classical-mds, locally-linear-embedding, phate, spectral-clustering, diffusion-net, grae.
+    Methods: diffusion-maps (the default), roseland (for millions of rows),
+      laplacian-eigenmaps, isomap, kernel-pca, classical-mds, phate,
+      locally-linear-embedding, spectral-clustering, diffusion-net, grae.
 
     \b
     Example:
-      outfold fit wine.csv --id bottle --label quality --save wine.outfold --picture wine.png
+      outfold fit wine.csv --id bottle --save wine.outfold --picture wine.png
       outfold transform wine.outfold more.csv -o places.csv
     """
     from .. import tables
@@ -92,8 +93,9 @@ def fit(
         teller.row("model", f"{save} ({_size(save)})", saved=str(save))
     if out or picture:
         carried = [name for name in dict.fromkeys((id_, label)) if name]
-        settings: dict[str, Any] = {"carried": carried, "label": label, "bars": teller.bars, "rows": len(source)}
-        walk = flow.embed(estimator, source.preparation, table, out=out, draw=bool(picture), **settings)
+        settings: dict[str, Any] = {"carried": carried, "label": label, "draw": bool(picture)}
+        with teller.progress("embedding", len(source)) as watch:
+            walk = flow.embed(estimator, source.preparation, table, out=out, watch=watch, **settings)
         _tell_out(teller, out, walk, carried)
         if picture:
             title = f"{type(estimator).__name__} of {table.told}: {len(source)} rows"
@@ -156,20 +158,16 @@ def transform(
     teller.row("scaling", f"as in the fit: {preparation.told()}", scaling=preparation.scaling)
     if extra := [name for name in preparation.ignored(table) if name not in carried]:
         teller.row("ignored", f"columns the model does not know: {tables.listed(extra)}", ignored=extra)
-    settings: dict[str, Any] = {
-        "carried": carried,
-        "label": label,
-        "trust": trust,
-        "on_far": on_far,
-        "bars": teller.bars,
-    }
-    walk = flow.embed(estimator, preparation, table, out=out, draw=bool(picture), **settings)
+    settings: dict[str, Any] = {"carried": carried, "label": label, "trust": trust, "on_far": on_far}
+    with teller.progress("embedding") as watch:
+        walk = flow.embed(estimator, preparation, table, out=out, draw=bool(picture), watch=watch, **settings)
     teller.row("embedded", f"{walk.rows - walk.missing.left_out} of {walk.rows} rows", rows=walk.rows)
     _tell_out(teller, out, walk, carried)
     if walk.outside:
         where = f"the first is {table.unit} {table.places([walk.first_outside or 0])[0]}"
         hint = "" if trust else "; --trust adds a column that says which"
-        teller.note(f"{walk.outside} rows lie outside the data of the fit ({where}){hint}.")
+        rows = "row lies" if walk.outside == 1 else "rows lie"
+        teller.note(f"{walk.outside} {rows} outside the data of the fit ({where}){hint}.")
     teller.facts["outside"] = walk.outside
     if picture:
         title = f"{table.told}: {walk.rows - walk.missing.left_out} rows, {walk.outside} outside the data"
@@ -201,8 +199,8 @@ def inverse(model: Path, data: str, out: Path, id_: str | None, quiet: bool, mac
     table = tables.opened(data)
     id_ = _carried(table, id_, preparation.id)
     teller.title(f"{table.told} back through {model.name}", command="inverse", model=str(model), data=str(data))
-    with teller.hearing():
-        walk = flow.back(estimator, preparation, table, out=out, carried=[id_] if id_ else [], bars=teller.bars)
+    with teller.hearing(), teller.progress("going back") as watch:
+        walk = flow.back(estimator, preparation, table, out=out, carried=[id_] if id_ else [], watch=watch)
     teller.row("columns", tables.listed(preparation.columns), columns=list(preparation.columns))
     error = float(estimator.round_trip_error_)
     teller.row("error", f"{error:.1%} of the spread of the columns, on rows held out", round_trip_error=error)
@@ -270,7 +268,8 @@ def prepared(
 
     if table.named is False:
         teller.row("header", f"{table.told} names no columns: they are {tables.listed(table.numeric, 3)}", named=False)
-    found, missing = prepare(table, columns=columns, id=id_, label=label, scaling=scale)
+    with teller.progress("reading") as watch:
+        found, missing = prepare(table, columns=columns, id=id_, label=label, scaling=scale, watch=watch)
     kept = missing.rows - missing.left_out
     teller.row("rows", f"{kept} of {missing.rows} used" if missing.left_out else f"{kept}", rows=kept)
     if missing.left_out:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,8 +88,7 @@ def embed(
     trust: bool = False,
     on_far: str = "keep",
     draw: bool = False,
-    bars: bool = False,
-    rows: int | None = None,
+    watch: Callable[[int], Any] = int,
 ) -> Walk:
     """Embed every row of a table; rows that lack a value keep their line, without a position.
 
@@ -101,6 +100,7 @@ def embed(
     trust : also write support, whether a row is outside the data and, if calibrated, a radius
     on_far : as in ``transform``; "keep" does not warn
     draw : keep positions of (some of) the complete rows for a picture
+    watch : told how many rows went by
     """
     if getattr(getattr(estimator.model_, "extension", None), "batchwise", False):
         raise ValueError("This model's joint degrees need all new rows at once: transform an array in Python.")
@@ -110,10 +110,7 @@ def embed(
     kinds = {} if numbers else {name: table.kind(name) for name in carried} | told
     names = [str(name) for name in estimator.get_feature_names_out()]
     read = list(dict.fromkeys([*carried, *([label] if label else [])]))
-    with (
-        nullcontext() if out is None else sinks.table(out, kinds, names) as add,
-        Threads(None, bars).bar("embedding", rows) as bar,
-    ):
+    with nullcontext() if out is None else sinks.table(out, kinds, names) as add:
         for batch in table.batches(features, read):
             whole = walk.missing.add(batch)
             points = preparation.apply(batch.values[whole])
@@ -136,7 +133,7 @@ def embed(
                 rows_, cells = np.flatnonzero(whole), batch.carried[read.index(label)] if label else None
                 labels = None if cells is None else [cells[row] for row in rows_.tolist()]
                 walk.keep(batch.start + rows_, places[rows_], flag, labels)
-            bar.update(len(whole))
+            watch(len(whole))
     if not walk.rows:
         raise TableError(f"{table.told} has no rows.")
     return walk
@@ -149,7 +146,7 @@ def back(
     *,
     out: str | Path,
     carried: Sequence[str] = (),
-    bars: bool = False,
+    watch: Callable[[int], Any] = int,
 ) -> Walk:
     """Every row of a table of coordinates, as the columns of the table fitted."""
     names = [str(name) for name in estimator.get_feature_names_out()]
@@ -162,17 +159,14 @@ def back(
         raise TableError(f"{table.told} has {len(table.numeric)} columns; the embedding has {len(names)} coordinates.")
     walk = Walk(Missing(tuple(features)))
     kinds = {} if Path(out).suffix in sinks.NUMBERS_ONLY else {name: table.kind(name) for name in carried}
-    with (
-        sinks.table(out, kinds, list(preparation.columns)) as add,
-        Threads(None, bars).bar("going back", None) as bar,
-    ):
+    with sinks.table(out, kinds, list(preparation.columns)) as add:
         for batch in table.batches(features, carried):
             whole = walk.missing.add(batch)
             found = np.full((len(whole), len(preparation.columns)), np.nan)
             if whole.any():
                 found[whole] = preparation.undo(estimator.inverse_transform(batch.values[whole]))
             add(batch.carried if kinds else [], found)
-            bar.update(len(whole))
+            watch(len(whole))
     if not walk.rows:
         raise TableError(f"{table.told} has no rows.")
     return walk

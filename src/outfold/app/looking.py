@@ -36,7 +36,7 @@ def info(model: Path, quiet: bool, machine: bool) -> None:
     teller.row("columns", tables.listed(preparation.columns, 8), columns=list(preparation.columns))
     tell_columns(teller, preparation)
     if preparation.rows_left_out:
-        teller.row("left out", f"{preparation.rows_left_out} rows, for missing values")
+        teller.row("left out", f"{preparation.rows_left_out} of the rows, for missing values")
     teller.facts["rows_left_out"] = preparation.rows_left_out
     teller.row("scaling", preparation.told(), scaling=preparation.scaling)
     for role in ("id", "label"):
@@ -207,7 +207,12 @@ def _call(
     for name, value in (("columns", columns), ("id", id_), ("label", label), ("obsm", obsm)):
         words += [f"--{name}", value] if value else []
     words += ["--scale", scale] if scale != "standard" else []
-    words += [word for name in ("neighbors", "landmarks") if given.get(name) for word in (f"--{name}", given[name])]
+    words += [
+        word
+        for name in ("neighbors", "landmarks", "seed")
+        if given.get(name)
+        for word in (f"--{name}", str(given[name]))
+    ]
     words += [word for pair in others if pair.partition("=")[0].strip() not in best for word in ("--set", pair)]
     short = {"n_components": "--components", "epsilon": "--epsilon"}
     for name, value in best.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
 import json
 import os
@@ -110,8 +111,10 @@ fitting = together(
     click.option(
         "--landmarks", metavar="N", help="Solve on so many rows (or this part of them) and extend to the rest."
     ),
-    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn at random."),
-    click.option("--jobs", type=int, help="Threads. [default: all cores]"),
+    click.option(
+        "--seed", type=click.IntRange(0), metavar="N", default=0, show_default="0", help="Of what is drawn at random."
+    ),
+    click.option("--jobs", type=int, metavar="N", help="Threads. [default: all cores]"),
     click.option(
         "--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other parameter of the method; JSON or text."
     ),
@@ -119,10 +122,10 @@ fitting = together(
 
 
 def split(names: str | None) -> list[str] | None:
-    """Column names from a,b,c."""
+    """Column names from a,b,c; one with a comma in it is quoted."""
     if names is None:
         return None
-    found = [name.strip() for name in names.split(",") if name.strip()]
+    found = [name.strip() for name in next(csv.reader([names], skipinitialspace=True), []) if name.strip()]
     if not found:
         raise click.UsageError("--columns names no column.")
     return found

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
+
+EVERY = 10.0  # seconds between plain lines of progress
 
 
 class Teller:
@@ -42,6 +45,26 @@ class Teller:
         if text not in self.notes:
             self.notes.append(text)
             self.row("note", text)
+
+    @contextmanager
+    def progress(self, title: str, rows: int | None = None) -> Iterator[Callable[[int], Any]]:
+        """A function to tell how many rows went by: a bar on a terminal, else a plain line now and then."""
+        from ..runners import Threads
+
+        if self.bars or self.quiet or self.machine:
+            with Threads(None, self.bars).bar(title, rows) as bar:
+                yield bar.update
+            return
+        seen, last = 0, time.monotonic()
+
+        def update(count: int) -> None:
+            nonlocal seen, last
+            seen += count
+            if time.monotonic() - last >= EVERY:
+                last = time.monotonic()
+                click.echo(f"  {title}: {seen}{f' of {rows}' if rows else ''} rows", err=True)
+
+        yield update
 
     @contextmanager
     def hearing(self) -> Iterator[None]:
