@@ -182,8 +182,7 @@ FORMS: dict[str, Form] = {
     "Encoded": Form(grae.Encoded, free=("extension_gap", "reconstruction")),
     # specifications
     "Recipe": Form(
-        _engine.Recipe, among={"view": "view", "landmarks": "landmarks", "solver": "solver"}, limits={}
-    ),
+        _engine.Recipe, among={"view": "view", "landmarks": "landmarks", "solver": "solver"}),
     "Affinities": Form(
         affinities.Affinities,
         among={"metric": "Metric None", "edges": "edges", "kernel": "specification", "normalization": "normalization"},

@@ -250,7 +250,7 @@ class _Writer(Writer):
         for name, value in params.items():
             tree["params"][name] = self._parameter(name, value, f"{path}{name}")
         sealed = estimator.__dict__.get("_sealed", {})
-        for name in [*estimator.__dict__, *(n for n in sealed if n not in estimator.__dict__)]:
+        for name in sorted({*estimator.__dict__, *sealed}):  # in one order, so that equal models are equal files
             if name in params or name in NOT_KEPT or (name in OF_THE_ROWS and not self.embedding):
                 continue
             if name not in ATTRIBUTES:
