@@ -1,5 +1,6 @@
 """The model file: every estimator comes back to the last bit, and nothing else comes in."""
 
+import copy
 import hashlib
 import json
 import os
@@ -207,6 +208,15 @@ def test_many_columns_fit_into_the_header(mmap, tmp_path):
 
 
 @both
+def test_the_order_of_bytes_in_an_array_does_not_matter(mmap, tmp_path):
+    model = fitted(DiffusionMaps(landmarks=X[:30].astype(">f8")))
+    model.save(tmp_path / "m")
+    again = load(tmp_path / "m", mmap=mmap)
+    assert np.array_equal(again.landmarks, X[:30])
+    assert np.array_equal(again.transform(X), model.transform(X))
+
+
+@both
 def test_clusters_are_predicted_alike(mmap, tmp_path):
     for normalize in (False, True):
         model = fitted(SpectralClustering(3, normalize_rows=normalize))
@@ -276,6 +286,7 @@ def test_a_loaded_model_is_updated_as_the_one_that_was_saved(mmap, neighbours, t
 def test_a_loaded_model_can_be_fitted_calibrated_cloned_and_pickled(mmap, small, tmp_path):
     small.save(tmp_path / "m", embedding=True)
     model = load(tmp_path / "m", mmap=mmap)
+    assert_same_model(small, copy.copy(model))
     assert_same_model(small, pickle.loads(pickle.dumps(model)))
     assert not hasattr(clone(model), "model_")
     quietly(model.calibrate, folds=3)
@@ -486,7 +497,7 @@ for _ in range(count):
     os.waitpid(child, 0)
     seen[answers.index(load(path).transform(points, on_far="keep").tobytes())] += 1
 models[0].save(path)
-print(sum(seen), min(seen) > 0, os.listdir(os.path.dirname(path)))
+print(sum(seen), count < 100 or min(seen) > 0, os.listdir(os.path.dirname(path)))
 """
 
 
@@ -866,6 +877,10 @@ def test_a_mapped_model_outlives_its_file(content, small, tmp_path):
     model = load(tmp_path / "m", mmap=True)
     fitted(KernelPCA()).save(tmp_path / "m")  # puts another file in its place
     assert_same_model(small, model)
+    (tmp_path / "m").write_bytes(content)
+    load(tmp_path / "m", mmap=True).save(tmp_path / "m", embedding=True)  # also where it came from
+    assert (tmp_path / "m").read_bytes() == content
+    model = load(tmp_path / "m", mmap=True)
     model.landmarks_[:] = 0  # the map is private
     os.remove(tmp_path / "m")
 

@@ -64,7 +64,7 @@ def storable(array: Array) -> bool:
 
 
 def write(path: Path, document: dict[str, Any], arrays: dict[str, Array]) -> None:
-    """Put the file in place, whole and readable by its owner only. Arrays are C-contiguous."""
+    """Put the file in place, whole and readable by its owner only. Arrays are C-contiguous and little-endian."""
     arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize))  # so that each is aligned
     header = _header(document, arrays)
     with replacing(path) as beside:
@@ -72,7 +72,7 @@ def write(path: Path, document: dict[str, Any], arrays: dict[str, Array]) -> Non
         with open(handle, "wb", buffering=0) as file:
             _write_all(file, memoryview(header))
             for array in arrays.values():
-                _write_all(file, _bytes(array.astype(array.dtype.newbyteorder("<"), copy=False)))
+                _write_all(file, _bytes(array))
 
 
 def _write_all(file: Any, view: memoryview) -> None:
@@ -85,7 +85,7 @@ def _header(document: dict[str, Any], arrays: dict[str, Array]) -> bytes:
     told: dict[str, Any] = {"__metadata__": {"sha256": BLANK.decode(), "outfold": plain(document)}}
     end = 0
     for name, array in arrays.items():
-        code = _CODES[array.dtype.newbyteorder("<")]
+        code = _CODES[array.dtype]
         told[name] = {"dtype": code, "shape": list(array.shape), "data_offsets": [end, end + array.nbytes]}
         end += array.nbytes
     header = plain(told).encode()

@@ -115,7 +115,8 @@ FORMS: dict[str, Form] = {
     "GaussianKernel": Form(kernels.GaussianKernel),
     "Affinity": Form(kernels.Affinity),
     "KernelValues": Form(
-        kernels.KernelValues, {"centre": "d"}, {"distances": _N_D, "search": _N_D}, {"search": "search None"}
+        kernels.KernelValues, {"centre": "d"}, {"distances": _N_D, "search": _N_D}, {"search": "search None"},
+        positive=("gamma",),
     ),
     "GivenValues": Form(kernels.GivenValues, {"anchors": "n", "measure": "n"}),
     "SquaredDistances": Form(centring.SquaredDistances, parts={"distances": _N_D}, among={"distances": "measured"}),
@@ -181,8 +182,7 @@ FORMS: dict[str, Form] = {
     "Encoded": Form(grae.Encoded, free=("extension_gap", "reconstruction")),
     # specifications
     "Recipe": Form(
-        _engine.Recipe, among={"view": "view", "landmarks": "landmarks", "solver": "solver"}, limits={}
-    ),
+        _engine.Recipe, among={"view": "view", "landmarks": "landmarks", "solver": "solver"}),
     "Affinities": Form(
         affinities.Affinities,
         among={"metric": "Metric None", "edges": "edges", "kernel": "specification", "normalization": "normalization"},
@@ -376,9 +376,9 @@ def check_numbers(value: Any, told: str, *, nan: bool = False) -> None:
     if isinstance(value, float) and value != value:
         raise Wrong(f"{told} is NaN")
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-        bad = np.isinf(value) if nan else ~np.isfinite(value)
-        if bad.any():
-            raise Wrong(f"{told} has {int(bad.sum())} entries that are NaN or infinite")
+        right = ~np.isinf(value) if nan else np.isfinite(value)
+        if not right.all():
+            raise Wrong(f"{told} has {value.size - int(right.sum())} entries that are NaN or infinite")
     if isinstance(value, csr_array):
         check_numbers(value.data, told)
     if isinstance(value, tuple | list):
@@ -499,7 +499,13 @@ def _candidates(values: dict[str, Any], letters: Letters) -> None:
         raise Wrong("Report.candidates holds something else")
 
 
+def _some_width(values: dict[str, Any], letters: Letters) -> None:
+    if values["epsilon"] <= 0:
+        raise Wrong(f"epsilon = {values['epsilon']} is not positive")
+
+
 FURTHER = {
+    "Bandwidth": _some_width,
     "Tree": _of_points,
     "GivenTable": _is_given,
     "Report": _candidates,

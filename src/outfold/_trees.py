@@ -107,8 +107,9 @@ class Writer:
         if not _container.storable(array):
             raise Wrong(f"{path} is an array of {array.dtype} with {array.ndim} axes")
         turned = _column_by_column(array)
-        stored = np.ascontiguousarray(array.T if turned else array)
-        name = self._kept(stored.reshape(array.T.shape if turned else array.shape), path)
+        shape = array.T.shape if turned else array.shape  # of a number in an array: ()
+        stored = np.ascontiguousarray(array.T if turned else array, array.dtype.newbyteorder("<")).reshape(shape)
+        name = self._kept(stored, path)
         return {"array": name, "order": "F"} if turned else {"array": name}
 
     def _texts(self, texts: list[str], path: str) -> Any:

@@ -64,6 +64,7 @@ ATTRIBUTES: dict[str, str] = {  # of fitted estimators: a kind, or the axes of a
     "centres_": "[p c]",
 }
 WHOLE = ("labels_", "rows_", "_label")  # arrays of whole numbers; the others are of floating point
+OF_POINTS = ("landmarks", "target")  # parameters that may be as large as the data
 SIZES = ("n_features_in_", "_n_features_out", "report_")  # that tell what shapes arrays must have
 FITTED = {"n_features_in_", "_n_features_out"}  # what every fitted estimator has
 SPECTRAL = FITTED | {
@@ -265,7 +266,7 @@ class _Writer(Writer):
         for name, value in params.items():
             tree["params"][name] = self._parameter(name, value, f"{path}{name}")
         sealed = estimator.__dict__.get("_sealed", {})
-        for name in [*estimator.__dict__, *(n for n in sealed if n not in estimator.__dict__)]:
+        for name in sorted({*estimator.__dict__, *sealed}):  # in one order, so that equal models are equal files
             if name in params or name in NOT_KEPT or (name in OF_THE_ROWS and not self.embedding):
                 continue
             if name not in ATTRIBUTES:
@@ -307,10 +308,11 @@ class _Reader(Reader):
             raise Wrong(f"{tree['estimator']} has columns of a matrix without one, or the other way round")
         lazily = lazily and kind is not ESTIMATORS["Islands"]  # whose parts are checked against each other
         sealed: dict[str, Callable[[], Any]] = {}
-        letters: dict[str, int] = {}
+        letters = {"given": int(given), "nan": int("nan_euclidean" in str(params.get("metric")))}
         for name, part in sorted([*params.items(), *state.items()], key=lambda item: _turn(*item)):
             find = partial(self._attribute, name, part, f"{path}{name}", letters, name in state, depth)
-            if lazily and refers(part) and not hasattr(kind, name):
+            later = name in OF_POINTS if name in params else not hasattr(kind, name)
+            if lazily and later and refers(part):
                 estimator.__dict__.pop(name, None)
                 sealed[name] = partial(_opened_later, self.container, find)
             else:
@@ -390,21 +392,28 @@ def _check_attribute(name: str, value: Any, letters: dict[str, int], inner: dict
         _check_class(value, _forms.GROUPS["model"], path)
     elif kind in SIMPLE:
         if not SIMPLE[kind](value, letters):
-            raise Wrong(f"{path} is {short(value)}, which it cannot be")
+            raise Wrong(f"{path} is {_named(value)}, which it cannot be")
     else:
         _check_class(value, _forms.GROUPS.get(kind, kind), path)
 
 
+def _named(value: Any) -> str:
+    """Not by ``repr``, which is code of its class."""
+    return short(value) if isinstance(value, bool | int | float | str | None) else type(value).__name__
+
+
 def _check_class(value: Any, allowed: str, path: str) -> None:
-    if _forms.names().get(type(value), str(value)) not in allowed.split():
-        raise Wrong(f"{path} is {short(value)}, not {allowed}")
+    if _forms.names().get(type(value), "None" if value is None else "") not in allowed.split():
+        raise Wrong(f"{path} is {_named(value)}, not {allowed}")
 
 
 def _is_landmarks(value: Any, letters: dict[str, int]) -> bool:
-    if not isinstance(value, np.ndarray):
-        return value is None
-    wanted = (letters["a"], letters["d"])
-    return value.shape == wanted[: value.ndim] and not np.isinf(value).any()
+    """Points, or which rows of a given matrix they are."""
+    if letters["given"]:
+        return isinstance(value, np.ndarray) and value.dtype.kind == "i" and value.shape == (letters["a"],)
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.shape != (letters["a"], letters["d"]):
+        return False
+    return not (np.isinf(value).any() if letters["nan"] else not np.isfinite(value).all())
 
 
 def _is_history(value: Any, letters: dict[str, int]) -> bool:
@@ -453,9 +462,9 @@ def _check_options(estimator: Any) -> None:
     sealed = estimator.__dict__.get("_sealed", {})
     if not hasattr(type(estimator), "_recipe") or hasattr(type(estimator), "encoder_"):
         return
-    if any(name in sealed for name in estimator._get_param_names()):
-        return  # looked at by the next fit
-    able = type(estimator)(**estimator.get_params(deep=False))
+    able = type(estimator)(**{n: getattr(estimator, n) for n in estimator._get_param_names() if n not in sealed})
+    if "landmarks" in sealed:
+        able.landmarks = 2  # some
     if hasattr(able, "memory"):
         able.memory = 1  # "auto" would ask the system
     able._recipe()
