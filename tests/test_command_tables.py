@@ -377,6 +377,29 @@ def test_a_large_table_is_never_held(tmp_path, monkeypatch, data, method):
     np.testing.assert_allclose(np.load(tmp_path / "one.npy"), np.load(tmp_path / "two.npy"), atol=1e-8)
 
 
+@pytest.mark.slow
+def test_four_million_rows_go_through_fit_and_transform_in_little_memory(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    X = np.asarray(s_curve(4_000_000, random_state=0)[0])
+    ids = [f"{at:07d}" for at in range(len(X))]
+    parquet.write_table(
+        arrow.table([arrow.array(ids), *map(arrow.array, X.T)], names=["id", "x", "y", "z"]), tmp_path / "a.parquet"
+    )
+    code = (
+        "import atexit, resource, sys\n"
+        "peak = lambda: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\n"
+        "atexit.register(peak)\n"
+    ) + CODE
+    fit = ["fit", "a.parquet", "--id", "id", "--landmarks", "500", "--save", "m.outfold"]
+    for words in (fit, ["transform", "m.outfold", "a.parquet", "-o", "o.parquet"]):
+        run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        assert int(run.stderr.splitlines()[-1]) < 800_000  # kB
+    out = parquet.read_table(tmp_path / "o.parquet")
+    assert out.column_names == ["id", "diffusionmaps0", "diffusionmaps1"]
+    assert out.column("id").to_pylist() == ids
+
+
 # -- interruption --------------------------------------------------------------------------
 
 
@@ -474,6 +497,17 @@ def test_pictures_of_more_rows_than_are_drawn_keep_an_even_part(monkeypatch):
     assert (np.diff(kept) == walk.every).all()
     assert kept[0] == 0
     assert walk.labels == kept.tolist()
+
+
+def test_a_picture_alone_embeds_only_what_it_draws(wine, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(flow, "DRAWN", 50)
+    seen, answer = [], flow._answer
+    monkeypatch.setattr(flow, "_answer", lambda e, points, *a: (seen.append(len(points)), answer(e, points, *a))[1])
+    done("fit", wine, "--id", "bottle", "--picture", wine.with_name("p.png"))
+    assert sum(seen) == 50
+    done("fit", wine, "--id", "bottle", "--picture", wine.with_name("p.png"), "--out", wine.with_name("o.csv"))
+    assert sum(seen) == 50 + 299
 
 
 def test_the_preparation_is_kept_in_the_model(wine, model):

@@ -74,23 +74,24 @@ def embed(
         if "kernel" not in method.get_params():
             raise ValueError(f"{type(method).__name__} takes no affinities: pass use_rep, or DiffusionMaps.")
         places = method.set_params(kernel="precomputed").fit_transform(_affinities(adata, obsp))
-    places = np.asarray(places, dtype=float)
-    values = getattr(method, "eigenvalues_", None)
-    told = {
-        "method": type(method).__name__,
-        "trivial": trivial,
-        **({"use_rep": use_rep} if obsp is None else {"obsp": obsp}),
-    }
+    how = {"use_rep": use_rep} if obsp is None else {"obsp": obsp}
+    _keep(adata, method, np.asarray(places, dtype=float), key_added, trivial, how)
+    return adata if copy else None
+
+
+def _keep(adata: Any, method: Any, places: Array, key: str, trivial: bool, how: dict[str, Any]) -> None:
+    """Columns, eigenvalues and how they came about, into ``obsm`` and ``uns``."""
+    name, values = type(method).__name__, getattr(method, "eigenvalues_", None)
+    told = {"method": name, "trivial": trivial, **how}
     if np.isfinite(getattr(method, "epsilon_", np.nan)):
         told["epsilon"] = float(method.epsilon_)
     if trivial:
         places = np.column_stack([np.ones(len(places)), places])
-        values = np.append(_TRIVIAL[type(method).__name__], method.eigenvalues_)
-    adata.obsm[f"X_{key_added}"] = places
-    adata.uns[key_added] = told
+        values = np.append(_TRIVIAL[name], method.eigenvalues_)
+    adata.obsm[f"X_{key}"] = places
+    adata.uns[key] = told
     if values is not None:
-        adata.uns[f"{key_added}_evals"] = np.asarray(values, dtype=float)
-    return adata if copy else None
+        adata.uns[f"{key}_evals"] = np.asarray(values, dtype=float)
 
 
 def _features(adata: Any, use_rep: str) -> Array:

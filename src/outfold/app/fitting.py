@@ -92,16 +92,25 @@ def fit(
         storage.save(estimator, save, preparation=source.preparation)
         teller.row("model", f"{save} ({_size(save)})", saved=str(save))
     if out or picture:
-        carried = [name for name in dict.fromkeys((id_, label)) if name]
-        settings: dict[str, Any] = {"carried": carried, "label": label, "draw": bool(picture)}
-        with teller.progress("embedding", len(source)) as watch:
-            walk = flow.embed(estimator, source.preparation, table, out=out, watch=watch, **settings)
-        _tell_out(teller, out, walk, carried)
-        if picture:
-            title = f"{type(estimator).__name__} of {table.told}: {len(source)} rows"
-            flow.draw(estimator, walk, picture, title, label)
-            teller.row("picture", str(picture), picture=str(picture))
+        _embed(teller, estimator, source, out, picture)
     teller.finish()
+
+
+def _embed(teller: Teller, estimator: Any, source: Any, out: Path | None, picture: Path | None) -> None:
+    """The table of a fit, as a table and as a picture."""
+    from . import flow
+
+    known, table = source.preparation, source.table
+    carried = [name for name in dict.fromkeys((known.id, known.label)) if name]
+    every = 1 if out else -(-len(source) // flow.DRAWN)
+    settings: dict[str, Any] = {"carried": carried, "label": known.label, "draw": bool(picture), "every": every}
+    with teller.progress("embedding", len(source)) as watch:
+        walk = flow.embed(estimator, known, table, out=out, watch=watch, **settings)
+    _tell_out(teller, out, walk, carried)
+    if picture:
+        title = f"{type(estimator).__name__} of {table.told}: {len(source)} rows"
+        flow.draw(estimator, walk, picture, title, known.label)
+        teller.row("picture", str(picture), picture=str(picture))
 
 
 @click.command(short_help="Embed the rows of another table with a model.")

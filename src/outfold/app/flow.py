@@ -88,6 +88,7 @@ def embed(
     trust: bool = False,
     on_far: str = "keep",
     draw: bool = False,
+    every: int = 1,
     watch: Callable[[int], Any] = int,
 ) -> Walk:
     """Embed every row of a table; rows that lack a value keep their line, without a position.
@@ -100,11 +101,12 @@ def embed(
     trust : also write support, whether a row is outside the data and, if calibrated, a radius
     on_far : as in ``transform``; "keep" does not warn
     draw : keep positions of (some of) the complete rows for a picture
+    every : embed every so many-th row only, for a picture without a table
     watch : told how many rows went by
     """
     if getattr(getattr(estimator.model_, "extension", None), "batchwise", False):
         raise ValueError("This model's joint degrees need all new rows at once: transform an array in Python.")
-    features, walk = preparation.matched(table), Walk(Missing(preparation.columns))
+    features, walk = preparation.matched(table), Walk(Missing(preparation.columns), every=every)
     numbers = out is not None and Path(out).suffix in sinks.NUMBERS_ONLY
     told = _told_columns(estimator, trust)
     kinds = {} if numbers else {name: table.kind(name) for name in carried} | told
@@ -112,7 +114,7 @@ def embed(
     read = list(dict.fromkeys([*carried, *([label] if label else [])]))
     with nullcontext() if out is None else sinks.table(out, kinds, names) as add:
         for batch in table.batches(features, read):
-            whole = walk.missing.add(batch)
+            whole = walk.missing.add(batch) & ((batch.start + np.arange(len(batch.values))) % every == 0)
             points = preparation.apply(batch.values[whole])
             places = np.full((len(whole), len(names)), np.nan)
             extra: list[list[Any]] = [[None] * len(whole) for _ in told]
