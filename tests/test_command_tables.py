@@ -378,6 +378,7 @@ def test_a_large_table_is_never_held(tmp_path, monkeypatch, data, method):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory as Linux tells it")
 def test_four_million_rows_go_through_fit_and_transform_in_little_memory(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     X = np.asarray(s_curve(4_000_000, random_state=0)[0])
@@ -385,16 +386,16 @@ def test_four_million_rows_go_through_fit_and_transform_in_little_memory(tmp_pat
     parquet.write_table(
         arrow.table([arrow.array(ids), *map(arrow.array, X.T)], names=["id", "x", "y", "z"]), tmp_path / "a.parquet"
     )
-    code = (
-        "import atexit, resource, sys\n"
-        "peak = lambda: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\n"
+    code = (  # not ru_maxrss, which counts what this process held when it forked
+        "import atexit, re, sys\n"
+        "peak = lambda: print(re.search('VmHWM:.*?([0-9]+)', open('/proc/self/status').read())[1], file=sys.stderr)\n"
         "atexit.register(peak)\n"
     ) + CODE
     fit = ["fit", "a.parquet", "--id", "id", "--landmarks", "500", "--save", "m.outfold"]
     for words in (fit, ["transform", "m.outfold", "a.parquet", "-o", "o.parquet"]):
         run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path)
         assert run.returncode == 0, run.stderr
-        assert int(run.stderr.splitlines()[-1]) < 800_000  # kB
+        assert int(run.stderr.splitlines()[-1]) < 600_000  # kB
     out = parquet.read_table(tmp_path / "o.parquet")
     assert out.column_names == ["id", "diffusionmaps0", "diffusionmaps1"]
     assert out.column("id").to_pylist() == ids

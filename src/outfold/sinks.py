@@ -13,6 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -285,12 +286,17 @@ def _zarr_table(path: Path, carried: dict[str, Any], names: list[str]) -> Iterat
         str(path), mode="w", shape=(0, len(names)), dtype=np.dtype(float), chunks=chunks, fill_value=0.0
     )
 
-    def add(others: list[Sequence[Any]], rows: Array) -> None:
+    def write(rows: Array) -> None:
         start = store.shape[0]
         store.resize((start + len(rows), len(names)))
         store[start:] = rows
 
-    yield add
+    with ThreadPoolExecutor(1) as pool:  # an interrupt waits for what Zarr has begun, which would outlive it
+
+        def add(others: list[Sequence[Any]], rows: Array) -> None:
+            pool.submit(write, rows).result()
+
+        yield add
 
 
 @contextmanager
