@@ -205,6 +205,27 @@ def test_a_calibrated_model_gives_each_row_a_radius(wine):
     assert answer.exit_code == 2
 
 
+def test_a_table_without_rows_leaves_no_table(wine, model):
+    wine.with_name("none.csv").write_text("bottle,x,y,z\n")
+    answer = call("transform", model, wine.with_name("none.csv"), "-o", wine.with_name("a.csv"))
+    assert answer.exit_code == 2
+    assert "none.csv has no rows" in answer.stderr
+    assert not wine.with_name("a.csv").exists()
+
+
+def test_a_column_called_as_ours_keeps_its_name(wine, tmp_path):
+    text = wine.read_text().replace("bottle,", "support,", 1).replace("quality", "cluster", 1)
+    wine.write_text(text)
+    words = ["--method", "spectral-clustering", "--set", "n_clusters=2", "--id", "support", "--label", "cluster"]
+    done("fit", wine, *words, "--save", tmp_path / "m.outfold")
+    done("transform", tmp_path / "m.outfold", wine, "--trust", "-o", tmp_path / "a.csv")
+    row = rows_of(tmp_path / "a.csv")[3]
+    assert row["support"] == "003"
+    assert row["cluster"] in ("good", "bad")
+    assert row["outfold_cluster"] in ("0", "1")
+    assert -9 < float(row["outfold_support"]) < 9
+
+
 def test_inverse_gives_the_columns_in_their_units(wine, model, data):
     done("transform", model, wine, "-o", wine.with_name("a.csv"))
     told = done("inverse", model, wine.with_name("a.csv"), "-o", wine.with_name("b.csv")).stdout

@@ -106,7 +106,7 @@ def _embed(teller: Teller, estimator: Any, source: Any, out: Path | None, pictur
     settings: dict[str, Any] = {"carried": carried, "label": known.label, "draw": bool(picture), "every": every}
     with teller.progress("embedding", len(source)) as watch:
         walk = flow.embed(estimator, known, table, out=out, watch=watch, **settings)
-    _tell_out(teller, out, walk, carried)
+    _tell_out(teller, out, walk, [*carried, *(["cluster"] if hasattr(estimator, "cluster_centers_") else [])])
     if picture:
         title = f"{type(estimator).__name__} of {table.told}: {len(source)} rows"
         flow.draw(estimator, walk, picture, title, known.label)
@@ -171,7 +171,7 @@ def transform(
     with teller.progress("embedding") as watch:
         walk = flow.embed(estimator, preparation, table, out=out, draw=bool(picture), watch=watch, **settings)
     teller.row("embedded", f"{walk.rows - walk.missing.left_out} of {walk.rows} rows", rows=walk.rows)
-    _tell_out(teller, out, walk, carried)
+    _tell_out(teller, out, walk, [*carried, *(["cluster"] if hasattr(estimator, "cluster_centers_") else [])])
     if walk.outside:
         where = f"the first is {table.unit} {table.places([walk.first_outside or 0])[0]}"
         hint = "" if trust else "; --trust adds a column that says which"
@@ -328,13 +328,12 @@ def _landmarks(report: Any) -> bool:
 def _tell_out(teller: Teller, out: Path | None, walk: Any, carried: list[str]) -> None:
     if out is None:
         return
-    alone = carried and out.suffix in (".npy", ".zarr")
     text = f"{'standard output' if str(out) == '-' else out} ({walk.rows} rows)"
     if walk.missing.left_out:
         text += f"; {walk.missing.left_out} without a position, for missing values"
     teller.row("table", text, out=str(out), rows_out=walk.rows, rows_missing=walk.missing.left_out)
-    if alone:
-        teller.note(f"{out.suffix} holds numbers only: {' and '.join(carried)} is not in it; rows are in order.")
+    if carried and out.suffix in (".npy", ".zarr"):
+        teller.note(f"{out.suffix} holds numbers only, without {' and '.join(carried)}; rows are in order.")
 
 
 def _size(path: Path) -> str:

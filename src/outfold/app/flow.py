@@ -108,7 +108,7 @@ def embed(
         raise ValueError("This model's joint degrees need all new rows at once: transform an array in Python.")
     features, walk = preparation.matched(table), Walk(Missing(preparation.columns), every=every)
     numbers = out is not None and Path(out).suffix in sinks.NUMBERS_ONLY
-    told = _told_columns(estimator, trust)
+    told = _told_columns(estimator, trust, carried)
     kinds = {} if numbers else {name: table.kind(name) for name in carried} | told
     names = [str(name) for name in estimator.get_feature_names_out()]
     read = list(dict.fromkeys([*carried, *([label] if label else [])]))
@@ -136,8 +136,8 @@ def embed(
                 labels = None if cells is None else [cells[row] for row in rows_.tolist()]
                 walk.keep(batch.start + rows_, places[rows_], flag, labels)
             watch(len(whole))
-    if not walk.rows:
-        raise TableError(f"{table.told} has no rows.")
+        if not walk.rows:  # within: nothing is put in place
+            raise TableError(f"{table.told} has no rows.")
     return walk
 
 
@@ -169,18 +169,18 @@ def back(
                 found[whole] = preparation.undo(estimator.inverse_transform(batch.values[whole]))
             add(batch.carried if kinds else [], found)
             watch(len(whole))
-    if not walk.rows:
-        raise TableError(f"{table.told} has no rows.")
+        if not walk.rows:  # within: nothing is put in place
+            raise TableError(f"{table.told} has no rows.")
     return walk
 
 
-def _told_columns(estimator: Any, trust: bool) -> dict[str, Any]:
-    """Columns beside the coordinates, with their types."""
+def _told_columns(estimator: Any, trust: bool, carried: Sequence[str] = ()) -> dict[str, Any]:
+    """Columns beside the coordinates, with their types; named otherwise where the table has such a column."""
     told: dict[str, Any] = {"cluster": np.dtype(np.int64)} if hasattr(estimator, "cluster_centers_") else {}
     if trust:
         told |= {"support": np.dtype(float), "outside": np.dtype(bool)}
         told |= {"error": np.dtype(float)} if hasattr(estimator, "calibration_") else {}
-    return told
+    return {f"outfold_{name}" if name in carried else name: kind for name, kind in told.items()}
 
 
 def _answer(estimator: Any, points: Array, trust: bool, on_far: str) -> tuple[Array, list[Array], Array]:
