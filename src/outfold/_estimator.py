@@ -367,8 +367,8 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
             if name in self.__dict__.get("_sealed", {}):
                 return super().__getattr__(name)
             raise AttributeError(
-                f"This model keeps no {name}: it was saved without (save(path, embedding=True) keeps it), its rows were "
-                "not in memory, or it was updated since: call transform."
+                f"This model keeps no {name}: it was saved without (save(path, embedding=True) keeps it), its rows "
+                "were not in memory, or it was updated since: call transform."
             )
         return super().__getattr__(name)
 
