@@ -9,7 +9,7 @@ them on from what it holds, so that a basis has as many rows as there are anchor
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -272,16 +272,12 @@ ESTIMATORS = {
 
 @cache
 def forms() -> dict[str, Form]:
-    """All of them, those of the preparation of tables included."""
-    found = dict(FORMS)
+    """All of them, that of what is done to tables included."""
     try:
-        module = import_module(".preparation", __package__)
+        kind = import_module(".preparation", __package__).Preparation
     except ModuleNotFoundError:
-        return found
-    for name, kind in vars(module).items():
-        if is_dataclass(kind) and isinstance(kind, type) and kind.__module__ == module.__name__:
-            found[f"preparation.{name}"] = Form(kind)
-    return found
+        return FORMS
+    return {**FORMS, "Preparation": Form(kind, {"centre": "p", "scale": "q"}, positive=("scale",))}
 
 
 @cache
@@ -506,7 +502,13 @@ def _some_width(values: dict[str, Any], letters: Letters) -> None:
         raise Wrong(f"epsilon = {values['epsilon']} is not positive")
 
 
+def _of_columns(values: dict[str, Any], letters: Letters) -> None:
+    if not {letters.get("p", 0), letters.get("q", 0)} <= {0, len(values["columns"])}:
+        raise Wrong("Preparation does not scale as many columns as it has")
+
+
 FURTHER = {
+    "Preparation": _of_columns,
     "Bandwidth": _some_width,
     "Tree": _of_points,
     "GivenTable": _is_given,
