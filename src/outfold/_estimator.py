@@ -363,12 +363,15 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def __getattr__(self, name: str) -> Any:
         if name == "round_trip_error_":
             check_is_fitted(self)
-        if name in ("embedding_", "labels_", "spectral_") and "report_" in self.__dict__:
-            if name in self.__dict__.get("_sealed", {}):
-                return super().__getattr__(name)
+        kept = {
+            "embedding_": True,
+            "labels_": hasattr(type(self), "predict"),
+            "spectral_": hasattr(type(self), "score"),
+        }
+        if kept.get(name) and "report_" in self.__dict__ and name not in self.__dict__.get("_sealed", {}):
             raise AttributeError(
-                f"This model keeps no {name}: it was saved without (save(path, embedding=True) keeps it), its rows were "
-                "not in memory, or it was updated since: call transform."
+                f"This model keeps no {name}: it was saved without (save(path, embedding=True) keeps it), its rows "
+                "were not in memory, or it was updated since: call transform."
             )
         return super().__getattr__(name)
 

@@ -272,14 +272,12 @@ ESTIMATORS = {
 
 @cache
 def forms() -> dict[str, Form]:
-    """All of them, the preparation of tables included."""
-    found = dict(FORMS)
+    """All of them, that of what is done to tables included."""
     try:
-        module = import_module(".preparation", __package__)
+        kind = import_module(".preparation", __package__).Preparation
     except ModuleNotFoundError:
-        return found
-    found["preparation.Preparation"] = Form(module.Preparation)
-    return found
+        return FORMS
+    return {**FORMS, "Preparation": Form(kind, {"centre": "p", "scale": "q"}, positive=("scale",))}
 
 
 @cache
@@ -504,7 +502,13 @@ def _some_width(values: dict[str, Any], letters: Letters) -> None:
         raise Wrong(f"epsilon = {values['epsilon']} is not positive")
 
 
+def _of_columns(values: dict[str, Any], letters: Letters) -> None:
+    if not {letters.get("p", 0), letters.get("q", 0)} <= {0, len(values["columns"])}:
+        raise Wrong("Preparation does not scale as many columns as it has")
+
+
 FURTHER = {
+    "Preparation": _of_columns,
     "Bandwidth": _some_width,
     "Tree": _of_points,
     "GivenTable": _is_given,

@@ -226,7 +226,10 @@ def _read(container: Container, *, lazily: bool = False) -> tuple[Any, Any]:
     document, reader = _document(container), _Reader(container)
     estimator = reader.estimator(document["estimator"], "", lazily=lazily, fitted=True)
     tree = document["preparation"]
-    return estimator, None if tree is None else reader.value(tree, "preparation")[0]
+    preparation = None if tree is None else reader.value(tree, "preparation")[0]
+    if tree is not None and "Preparation" in _forms.forms():
+        _check_class(preparation, "Preparation", "preparation")
+    return estimator, preparation
 
 
 def _document(container: Container) -> dict[str, Any]:
@@ -469,5 +472,7 @@ def _check_options(estimator: Any) -> None:
         able.memory = 1  # "auto" would ask the system
     able._recipe()
 
+
+_forms.names()  # all classes are imported now, none by a load
 
 __all__ = ["describe", "load", "open_model", "save"]
