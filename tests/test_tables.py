@@ -162,6 +162,11 @@ def test_h5ad_gives_x_obsm_and_obs(tmp_path):
     np.testing.assert_array_equal(whole(part, part.numeric)[0], X[:, :2])
     with pytest.raises(TableError, match=r"no obsm 'X_umap'; it has 'X_pca'"):
         tables.opened(tmp_path / "a.h5ad", obsm="X_umap")
+    found, _ = prepare(table, label="age")
+    assert (found.columns, found.text, found.ignored(table)) == (("g1", "g2", "g3"), (), ())
+    anndata.AnnData(obs=obs, obsm={"X_pca": X[:, :2]}).write_h5ad(tmp_path / "b.h5ad")
+    with pytest.raises(TableError, match=r"b\.h5ad has no X; name an entry of obsm \('X_pca'\)"):
+        tables.opened(tmp_path / "b.h5ad")
 
 
 # -- what cannot be read -------------------------------------------------------------------
@@ -265,8 +270,8 @@ def test_a_missing_file_a_strange_one_and_a_folder(tmp_path):
 
 def test_a_missing_column_is_told_with_the_nearest_names(tmp_path):
     table = put(tmp_path / "a.csv", "alcohol,sulphates\n1,2\n3,4\n")
-    with pytest.raises(TableError, match=r"a\.csv has no column 'alcohols' to use\. Did you mean 'alcohol'\?"):
-        prepare(table, columns=["alcohols"])
+    with pytest.raises(TableError, match=r"a\.csv has no column 'Alcohols' to use\. Did you mean 'alcohol'\?"):
+        prepare(table, columns=["Alcohols"])
     with pytest.raises(TableError, match=r"no column 'zzz' to carry along\. It has 'alcohol', 'sulphates'"):
         prepare(table, id="zzz")
 

@@ -136,9 +136,10 @@ def table(path: Path, obsm: str | None) -> Table:
     beside = {NAMES: found.obs_names.to_numpy(object)}
     beside |= {str(name): _column(found.obs[name]) for name in found.obs.columns}
     if obsm is None:
-        values, columns = found.X, tuple(map(str, found.var_names))
-        if values is None:
+        columns = tuple(map(str, found.var_names))
+        if not columns:
             raise TableError(f"{path.name} has no X; name an entry of obsm ({listed(list(found.obsm.keys()))}).")
+        values = found.X
     else:
         if obsm not in found.obsm:
             raise TableError(f"{path.name} has no obsm {obsm!r}; it has {listed(list(found.obsm.keys()))}.")

@@ -113,7 +113,7 @@ class Preparation:
 
     def ignored(self, table: Table) -> tuple[str, ...]:
         """Columns of a table that the model has never heard of."""
-        known = {*self.columns, *self.text, *self.empty, *self.constant, self.id, self.label}
+        known = {*table.aside, *self.columns, *self.text, *self.empty, *self.constant, self.id, self.label}
         return tuple(name for name in table.names if name not in known) if table.named and self.named else ()
 
     def told(self) -> str:
@@ -306,9 +306,9 @@ def _chosen(
         if len(set(columns)) != len(columns):
             raise TableError(f"A column is named twice: {listed(list(columns))}.")
         return tuple(columns), ()
-    numbers = set(table.numeric)
-    features = tuple(name for name in table.names if name in numbers and name not in (id, label))
-    text = [name for name in table.names if name not in numbers and name not in (id, label)]
+    numbers, other = set(table.numeric), {id, label}
+    features = tuple(name for name in table.names if name in numbers - other)
+    text = [name for name in table.names if name not in numbers | other | set(table.aside)]
     if not features:
         raise TableError(f"{table.told} has no column of numbers to use (it has {listed(table.names)}).")
     return features, tuple(text)

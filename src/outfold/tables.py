@@ -54,6 +54,7 @@ class Table:
     told: str  # what messages call it
     named: bool = True  # whether the file itself names its columns
     unit: str = "row"
+    aside: tuple[str, ...] = ()  # columns that can be carried along only
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -85,9 +86,10 @@ class Table:
         lacking = [name for name in wanted if name not in there]
         if not lacking:
             return
-        near = difflib.get_close_matches(lacking[0], self.names, n=3, cutoff=0.6)
+        lower = {name.lower(): name for name in self.names}
+        near = [lower[name] for name in difflib.get_close_matches(lacking[0].lower(), lower, n=3, cutoff=0.6)]
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"It has {listed(self.names)}."
-        raise TableError(f"{self.told} has no column {listed(lacking)} {why}. {hint}")
+        raise TableError(f"{self.told} has no column{'s' * (len(lacking) > 1)} {listed(lacking)} {why}. {hint}")
 
     def __str__(self) -> str:
         return self.told
@@ -119,7 +121,7 @@ def opened(path: str | Path, *, obsm: str | None = None) -> Table:
         parts = tuple(sorted(path.glob("*.parquet")))
         if not parts:
             raise TableError(f"{path} is a folder without .parquet files in it.")
-        return Arrow(parts, path.name)
+        return Arrow(parts, path.resolve().name)
     if path.is_file() and not path.stat().st_size:
         raise TableError(f"{path.name} is empty.")
     if suffix in (".csv", ".tsv"):
@@ -401,13 +403,17 @@ class Matrix(Table):
     def named(self) -> bool:  # type: ignore[override]
         return bool(self.columns)
 
+    @property
+    def aside(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(self.beside or ())
+
     @cached_property
     def numeric(self) -> tuple[str, ...]:
         return self.columns or tuple(f"column_{at}" for at in range(1, self.values.shape[1] + 1))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        names = (*self.numeric, *(self.beside or ()))
+        names = (*self.numeric, *self.aside)
         _unique(names, self.told)
         return names
 

@@ -317,7 +317,7 @@ def _tell_fit(teller: Teller, estimator: Any, seconds: float, streamed: bool) ->
         teller.row("epsilon", f"{epsilon:.4g}", epsilon=float(epsilon))
     values = getattr(estimator, "eigenvalues_", None)
     if values is not None:
-        shown = "  ".join(f"{value:.3g}" for value in values[:8])
+        shown = "  ".join(f"{value:.4g}" for value in values[:8])
         teller.row("spectrum", shown + (" ..." if len(values) > 8 else ""), eigenvalues=values)
 
 

@@ -48,7 +48,7 @@ def info(model: Path, quiet: bool, machine: bool) -> None:
     teller.facts["parameters"] = {name: str(value) for name, value in changed.items()}
     values = getattr(estimator, "eigenvalues_", None)
     if values is not None:
-        teller.row("spectrum", "  ".join(f"{value:.3g}" for value in values[:8]), eigenvalues=values)
+        teller.row("spectrum", "  ".join(f"{value:.4g}" for value in values[:8]), eigenvalues=values)
     if getattr(estimator, "epsilon_", None) is not None:
         teller.row("epsilon", f"{estimator.epsilon_:.4g}", epsilon=float(estimator.epsilon_))
     teller.row("file", f"{_size(model)}, written by Outfold {known['versions']['outfold']}", bytes=known["bytes"])
