@@ -43,21 +43,21 @@ class Source:
 
     def blocks(self, rows: int, start: int = 0) -> Iterator[tuple[slice, Array]]:
         """Blocks of so many rows (the last has what is left), from the block that begins at ``start`` on."""
-        at, seen, held = start, 0, np.empty((0, self.shape[1]))
+        at, seen, filled = start, 0, 0
+        block = np.empty((max(0, min(rows, len(self) - at)), self.shape[1]))
         for piece in self.pieces():
-            before, seen = seen, seen + len(piece)
-            if seen <= at:
-                continue
-            part = np.asarray(piece, dtype=float)[max(0, at - before) :] if not len(held) else np.asarray(piece, float)
-            held = np.vstack([held, part]) if len(held) else part
-            while len(held) >= rows:
-                yield self._checked(slice(at, at + rows), held[:rows])
-                at, held = at + rows, held[rows:]
-        if len(held):
-            yield self._checked(slice(at, at + len(held)), held)
-            at += len(held)
-        if at != max(start, len(self)):
-            raise ValueError(f"{self} gave {at} rows, after {len(self)} the time before. Did it change on the way?")
+            part = np.asarray(piece, dtype=float)[max(0, start - seen) :]
+            seen += len(piece)
+            while len(part) and len(block):
+                more = part[: len(block) - filled]
+                block[filled : filled + len(more)] = more
+                filled, part = filled + len(more), part[len(more) :]
+                if filled == len(block):
+                    yield self._checked(slice(at, at + filled), block)
+                    at, filled = at + filled, 0
+                    block = np.empty((min(rows, len(self) - at), self.shape[1]))
+        if seen != len(self):
+            raise ValueError(f"{self} gave {seen} rows, after {len(self)} the time before. Did it change on the way?")
 
     def take(self, index: Array) -> Array:
         """Some rows, by increasing index."""
