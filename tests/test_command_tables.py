@@ -97,6 +97,7 @@ def test_from_a_table_to_a_picture_in_two_commands(wine, data):
     assert (place / "p.png").read_bytes().startswith(b"\x89PNG")
     told = done("transform", place / "m.outfold", wine, "-o", place / "out.csv").stdout
     assert "299 of 300 rows" in told
+    assert "1 of 300 rows lack a value, in 'y' (1); line 17" in told
     assert "1 without a position, for missing values" in told
     rows = rows_of(place / "out.csv")
     assert [row["bottle"] for row in rows] == [f"{at:03d}" for at in range(300)]
@@ -513,7 +514,7 @@ def test_pictures_of_more_rows_than_are_drawn_keep_an_even_part(monkeypatch):
     walk = flow.Walk(flow.Missing(("x",)))
     for start in range(0, 1000, 50):
         rows = np.arange(start, start + 50)
-        walk.keep(rows, np.column_stack([rows, rows]), np.zeros(50, bool), rows.tolist())
+        walk.keep(start, np.ones(50, bool), np.column_stack([rows, rows]), np.zeros(50, bool), rows.tolist())
     kept = walk.places[:, 0]
     assert len(kept) <= 200
     assert (np.diff(kept) == walk.every).all()

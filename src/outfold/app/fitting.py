@@ -78,14 +78,13 @@ def fit(
     table = tables.opened(data, obsm=obsm)
     teller.title(f"{method} of {table.told}", command="fit", method=method, data=str(data))
     source = prepared(teller, table, options.split(columns), id_, label, scale)
-    start = time.perf_counter()
     with teller.hearing():
+        start = time.perf_counter()
         streamed = flow.fit(estimator, source)
-    _tell_fit(teller, estimator, time.perf_counter() - start, streamed)
-    if calibrate:
-        with teller.hearing():
+        _tell_fit(teller, estimator, time.perf_counter() - start, streamed)
+        if calibrate:
             estimator.calibrate(source)
-        teller.row("calibrated", "transform --trust gives each row a radius for its error")
+            teller.row("error", "learnt: transform --trust gives each row a radius for it")
     if save:
         from .. import storage
 
@@ -171,6 +170,8 @@ def transform(
     with teller.progress("embedding") as watch:
         walk = flow.embed(estimator, preparation, table, out=out, draw=bool(picture), watch=watch, **settings)
     teller.row("embedded", f"{walk.rows - walk.missing.left_out} of {walk.rows} rows", rows=walk.rows)
+    if walk.missing.left_out:
+        teller.row("left out", walk.missing.told(table))
     _tell_out(teller, out, walk, [*carried, *(["cluster"] if hasattr(estimator, "cluster_centers_") else [])])
     if walk.outside:
         where = f"the first is {table.unit} {table.places([walk.first_outside or 0])[0]}"

@@ -67,11 +67,11 @@ class Walk:
     def labels(self) -> list[Any]:
         return [label for *_, label in self.drawn]
 
-    def keep(self, rows: Array, places: Array, flag: Array, labels: Sequence[Any] | None) -> None:
-        """Positions of rows, fewer of them the more there are."""
-        for at in np.flatnonzero(rows % self.every == 0).tolist():
-            label = None if labels is None else labels[at]
-            self.drawn.append((int(rows[at]), places[at], bool(flag[at]), label))
+    def keep(self, start: int, whole: Array, places: Array, flag: Array, labels: Sequence[Any] | None) -> None:
+        """Positions of the complete rows of a batch; fewer of them the more there are."""
+        for row, outside in zip(np.flatnonzero(whole).tolist(), flag.tolist()):
+            if (start + row) % self.every == 0:
+                self.drawn.append((start + row, places[row], outside, None if labels is None else labels[row]))
         while len(self.drawn) > 2 * DRAWN:
             self.every *= 2
             self.drawn = [kept for kept in self.drawn if kept[0] % self.every == 0]
@@ -132,9 +132,7 @@ def embed(
                 kept = dict(zip(read, batch.carried))
                 add([] if numbers else [*(kept[name] for name in carried), *extra], places)
             if draw and len(points):
-                rows_, cells = np.flatnonzero(whole), batch.carried[read.index(label)] if label else None
-                labels = None if cells is None else [cells[row] for row in rows_.tolist()]
-                walk.keep(batch.start + rows_, places[rows_], flag, labels)
+                walk.keep(batch.start, whole, places, flag, batch.carried[read.index(label)] if label else None)
             watch(len(whole))
         if not walk.rows:  # within: nothing is put in place
             raise TableError(f"{table.told} has no rows.")
