@@ -2,13 +2,16 @@
 
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 from catalogue import data_folder
 from outfold import methods
+from outfold.app.command import main
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = {re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[a-z])(?=MDS|PCA)", "-", name).lower(): name for name in methods.__all__}
@@ -38,6 +41,23 @@ def test_its_code_runs(page, capsys, tmp_path, monkeypatch):
     for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
         exec(compile(block, page, "exec"), names)
     assert capsys.readouterr().out
+
+
+def test_the_commands_of_a_page_run(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "command.md").read_text()
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], {})  # makes the tables
+    commands = [line for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+    assert len(commands) >= 8
+    for command in commands:
+        name, *words = shlex.split(command)
+        assert name == "outfold"
+        answer = CliRunner().invoke(main, words)
+        assert answer.exit_code == 0, f"{command}\n{answer.output}"
+    told = (ROOT / "README.md").read_text()
+    assert all(line.replace(" --components 4", "") in told for line in commands[:2])
 
 
 def test_every_method_page_has_code():

@@ -12,7 +12,7 @@ import pytest
 import zarr
 
 from catalogue import quietly, up_to_signs
-from outfold import ClassicalMDS, DiffusionMaps, Isomap, KernelPCA, LaplacianEigenmaps, Roseland, sources
+from outfold import ClassicalMDS, DiffusionMaps, Isomap, KernelPCA, LaplacianEigenmaps, Roseland, roseland, sources
 from outfold.datasets import s_curve
 from outfold.exceptions import FarPointsError, FarPointsWarning
 from outfold.landmarks import FarthestPoint, InverseDensity, KMeans, MinDistance, RPCholesky
@@ -116,6 +116,17 @@ def test_every_landmark_method_goes_through_blocks(method, tmp_path):
     here, there = method.fit(X).transform(X), method.fit(path).transform(path)
     assert not hasattr(method, "embedding_")
     np.testing.assert_allclose(there, here, atol=1e-12)
+
+
+def test_rows_that_fit_in_one_chunk_are_searched_once(monkeypatch):
+    X, _ = s_curve(2000, random_state=0)
+    searched, search = [], roseland.Near._kept
+    monkeypatch.setattr(roseland.Near, "_kept", lambda self, *words: (searched.append(1), search(self, *words))[1])
+    maps = Roseland(3, landmarks=100, n_neighbors=8, random_state=0)
+    streamed = maps.fit(lambda: (X[:700], X[700:])).eigenvalues_
+    assert len(searched) == 1
+    np.testing.assert_allclose(streamed, maps.fit(X).eigenvalues_, atol=1e-12)
+    assert not hasattr(maps.fit(lambda: (X[:700], X[700:])), "embedding_")
 
 
 def test_other_methods_read_what_fits_into_memory(tmp_path):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         SpectralClustering,
     )
     from .planning import plan
+    from .storage import load
 
 _HOMES = {
     "ClassicalMDS": "methods",
@@ -33,6 +34,7 @@ _HOMES = {
     "PHATE": "methods",
     "Roseland": "methods",
     "SpectralClustering": "methods",
+    "load": "storage",
     "plan": "planning",
 }
 
@@ -61,5 +63,6 @@ __all__ = [
     "Roseland",
     "SpectralClustering",
     "__version__",
+    "load",
     "plan",
 ]

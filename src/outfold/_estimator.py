@@ -16,6 +16,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _engine, _resolve, calibration, crossfit, planning, sinks, sources
+from ._storable import Storable
 from .calibration import Calibration, Witness
 from .checkpoints import Checkpoint
 from .exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
@@ -32,7 +33,7 @@ STREAMED_ROWS = 1 << 17  # embedded at a time
 BESIDE = {"checkpoint", "n_jobs", "verbose"}  # parameters that do not change what is fitted
 
 
-class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """What every spectral method shares; a method adds its parameters and ``_recipe``."""
 
     # parameters that every method has; subclasses set them in __init__
@@ -242,7 +243,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if "_witness" not in self.__dict__:
             self._witness = None if self._precomputed() else Witness.of(self._known(), self._runner())
         trust = calibration.judged(trust, embedding, self._witness, Z, self._runner())
-        if "calibration_" not in self.__dict__:
+        if not hasattr(self, "calibration_"):
             return trust
         return replace(trust, error=self.calibration_.radius(trust, coverage))
 
@@ -331,7 +332,7 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 f"{missing.sum()} of {len(missing)} points to learn the way back from have NaN among their features. "
                 "Fill them in before fitting."
             )
-        if "_way_back" not in self.__dict__:
+        if not hasattr(self, "_way_back"):
             self._way_back = WayBack.of(self._known(), self._carriers[1], self._runner())
         return self._way_back
 
@@ -360,13 +361,19 @@ class SpectralEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         )
 
     def __getattr__(self, name: str) -> Any:
-        if name == "embedding_" and "model_" in self.__dict__:
-            raise AttributeError(
-                "This model keeps no embedding_: its rows were not in memory, or it was updated since: call transform."
-            )
         if name == "round_trip_error_":
             check_is_fitted(self)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        kept = {
+            "embedding_": True,
+            "labels_": hasattr(type(self), "predict"),
+            "spectral_": hasattr(type(self), "score"),
+        }
+        if kept.get(name) and "report_" in self.__dict__ and name not in self.__dict__.get("_sealed", {}):
+            raise AttributeError(
+                f"This model keeps no {name}: it was saved without (save(path, embedding=True) keeps it), its rows "
+                "were not in memory, or it was updated since: call transform."
+            )
+        return super().__getattr__(name)
 
     # -- scikit-learn ----------------------------------------------------------------------
 

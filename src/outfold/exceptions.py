@@ -21,6 +21,14 @@ class FarPointsError(ValueError):
     """Raised by ``transform(..., on_far="raise")`` when a row lies outside the training data."""
 
 
+class TableError(ValueError):
+    """A table cannot be read as asked; says which file and, where there is one, which line."""
+
+
+class ModelFileError(ValueError):
+    """A model file is not one, is damaged, or holds what no model can hold."""
+
+
 class ConvergenceError(RuntimeError):
     """No solver reached its tolerance; ``partial`` holds the best spectrum found (or None)."""
 

@@ -268,19 +268,36 @@ class FaissIndex:
     """Candidates from faiss, in float32: all pairs while that is quick, then inverted lists (k-means cells, seeded)."""
 
     def __init__(self, anchors: Array) -> None:
-        import faiss
+        self.anchors = anchors
 
-        self.centre = anchors.mean(axis=0)
-        data = np.ascontiguousarray(anchors - self.centre, dtype=np.float32)
+    @cached_property
+    def centre(self) -> Array:
+        return self.anchors.mean(axis=0)
+
+    @cached_property
+    def index(self) -> Any:
+        try:
+            import faiss
+        except ImportError as error:
+            raise ImportError(
+                'Neighbours are searched by faiss here, which is not installed: pip install "outfold[ann]".'
+            ) from error
+        data = np.ascontiguousarray(self.anchors - self.centre, dtype=np.float32)
         n, features = data.shape
-        self.index: Any = faiss.IndexFlatL2(features)
+        index: Any = faiss.IndexFlatL2(features)
         if n * n * features > FLAT_WORK:
             cells = int(4 * np.sqrt(n))
-            self.index = faiss.IndexIVFFlat(faiss.IndexFlatL2(features), features, cells)
-            self.index.cp.seed = 0
-            self.index.train(data)
-            self.index.nprobe = max(16, cells // 16)
-        self.index.add(data)
+            index = faiss.IndexIVFFlat(faiss.IndexFlatL2(features), features, cells)
+            index.cp.seed = 0
+            index.train(data)
+            index.nprobe = max(16, cells // 16)
+        index.add(data)
+        return index
+
+    def ready(self) -> FaissIndex:
+        """With its index built."""
+        _ = self.index
+        return self
 
     def candidates(self, Z: Array, k: int) -> Array:
         """More than k, so that rounding to float32 loses none of them."""
@@ -341,7 +358,7 @@ def build(distances: Distances, search: Any) -> Search:
     if search == "brute":
         return Brute(distances)
     if search == "faiss":
-        return Proposed(distances, FaissIndex(distances.anchors))
+        return Proposed(distances, FaissIndex(distances.anchors).ready())
     if search != "auto":
         return Proposed(distances, TransformerIndex(search, distances.anchors))
     n, features = distances.anchors.shape
@@ -350,7 +367,7 @@ def build(distances: Distances, search: Any) -> Search:
     seconds = 3.0 * n * n * (features + 8) / (PAIR_FLOPS * available_cores())
     if euclidean and seconds > SLOW_SECONDS:
         try:
-            return Proposed(distances, FaissIndex(distances.anchors))
+            return Proposed(distances, FaissIndex(distances.anchors).ready())
         except ImportError:
             warnings.warn(
                 f"Searching the neighbours of {n} points with {features} features exactly will take about "

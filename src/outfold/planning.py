@@ -250,7 +250,7 @@ def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str,
         ]  # fmt: skip
     k = edges.k
     chunk = roseland.chunk_rows(n, f, k, view.memory)
-    passes = 1 if chunk >= n and case.in_memory else 2
+    passes = 1 if chunk >= n else 2
     gram = m * min(m, SECOND * k)
     kept = 12.0 * gram * view.updatable
     rows = chunk * (24.0 + 16 * f)
@@ -267,7 +267,7 @@ def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str,
             rows + chunk * k * 24.0 + sums + searching,
             looked * (passes - 1) + n * k * k * PRODUCT / case.cores,
         ),
-        replace(solve, bytes=solve.bytes + kept + (rows + 4.0 * chunk * k if passes == 1 else 0.0)),
+        replace(solve, bytes=solve.bytes + kept + (rows + 4.0 * chunk * k if passes == 1 and case.in_memory else 0.0)),
     ]  # fmt: skip
 
 

@@ -153,7 +153,7 @@ class LandmarkDiffusion:
             edges=("auto: " if chosen else "") + self._told(edges) + ("" if exact else ", found approximately"),
             degree=degree,
             bandwidth=kernel.bandwidth,
-            kept=passes.kept,
+            kept=passes.kept if isinstance(rows, InMemory) else None,
             gathered=None if told is None else Gathered(*told),
         )
 
@@ -383,7 +383,7 @@ class Near(Passes):
             bar.update(start)
             for block, points in self.rows.blocks(step, start):
                 kept = self._kept(points, bar, quiet) if self.kept is None else self.kept
-                if step == len(self.rows) and isinstance(self.rows, InMemory):
+                if step == len(self.rows):
                     self.kept = kept
                 yield block, look(block, points[kept.order], kept)
 

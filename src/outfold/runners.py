@@ -134,7 +134,7 @@ class Threads:
             with blas_threads(self.workers):
                 yield
 
-    def bar(self, title: str, rows: int, *, unit: str = "row") -> Any:
+    def bar(self, title: str, rows: int | None, *, unit: str = "row") -> Any:
         """A bar over rows or other units, with rate and time left."""
         from tqdm import tqdm
 

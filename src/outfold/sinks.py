@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import errno
+import hashlib
 import os
+import platform
+import re
+import secrets
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +25,13 @@ from .sources import extra
 
 Array = NDArray[Any]
 Write = Callable[[slice, Array], None]
+Add = Callable[[list[Sequence[Any]], Array], None]
 
 SUFFIXES = (".npy", ".parquet", ".zarr")
+TABLES = (".csv", ".tsv", ".parquet", ".npy", ".zarr", ".h5ad")
+NUMBERS_ONLY = (".npy", ".zarr")
+STALE_SECONDS = 24 * 3600.0  # without a write: whoever wrote it is gone
+_HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # process ids are those of one machine
 
 
 @contextmanager
@@ -38,13 +52,17 @@ def opened(out: Any, shape: tuple[int, int], dtype: Any, names: list[str]) -> It
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside the target that takes its place at the end, or is removed: the target is the old one or the new."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """A path beside the target that takes its place at the end, or is removed: the target is the old one or the new.
+
+    What writers that were killed left beside the same target is removed first.
+    """
+    beside = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
+        _sweep(path)
         yield beside
         _settle(beside)
         if path.is_dir():
-            old = path.with_name(f".{path.name}.{os.getpid()}.old")
+            old = beside.with_suffix(".old")
             path.rename(old)
             beside.rename(path)
             shutil.rmtree(old)
@@ -53,13 +71,55 @@ def replacing(path: Path) -> Iterator[Path]:
         _settle(path.parent)
     except OSError as error:
         raise OSError(
-            error.errno, f"Could not write {path} ({error.strerror}); nothing was put in its place. Is the disk full?"
+            error.errno,
+            f"Could not write {path} ({error.strerror}); nothing was put in its place. {_advice(error.errno)}",
         ) from error
     finally:
-        if beside.is_dir():
-            shutil.rmtree(beside, ignore_errors=True)
-        else:
-            beside.unlink(missing_ok=True)
+        _remove(beside)
+
+
+def _advice(number: int | None) -> str:
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "Is the folder writable?"
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        return "Is there such a folder?"
+    return "Is the disk full?"
+
+
+def _sweep(path: Path) -> None:
+    """Remove what is left of writers to this path that are gone: dead on this machine, or still for a day."""
+    pattern = re.compile(re.escape(f".{path.name}.") + r"([0-9a-f]{8})-([0-9]{1,10})-[0-9a-f]{8}\.part")
+    for name in os.listdir(path.parent):
+        found = pattern.fullmatch(name)
+        if not found:
+            continue
+        left = path.with_name(name)
+        try:
+            still = time.time() - left.lstat().st_mtime > STALE_SECONDS
+        except FileNotFoundError:  # its writer has just finished
+            continue
+        if still or (found[1] == _HOST and not _alive(int(found[2]))):
+            _remove(left)
+
+
+def _alive(process: int) -> bool:
+    if os.name == "nt":  # where signal 0 would end the process
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def _settle(path: Path) -> None:
@@ -118,3 +178,139 @@ def _zarr(path: Path, shape: tuple[int, int], dtype: Any, names: list[str]) -> I
         store[block] = rows
 
     yield write
+
+
+# -- tables --------------------------------------------------------------------------------
+
+
+@contextmanager
+def table(out: str | Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    """A function that takes rows of a table: values of the columns carried along, and numbers.
+
+    Parameters
+    ----------
+    out : path ending in .csv, .tsv, .parquet, .npy, .zarr or .h5ad; "-" is CSV on standard output
+        .npy and .zarr hold the numbers alone. A file appears when it is complete.
+    carried : dict
+        Names of the columns carried along, with their Arrow or NumPy type, or None for text.
+    names : list of str
+        Of the columns of numbers.
+    """
+    if str(out) == "-":
+        with _text(sys.stdout, ",", carried, names) as add:
+            yield add
+        sys.stdout.flush()
+        return
+    path = Path(out)
+    if path.suffix not in TABLES:
+        raise ValueError(f"{path.name} must end in one of {', '.join(TABLES)}, or be - (CSV on standard output).")
+    if twice := set(carried) & set(names):
+        raise ValueError(
+            f"{path.name} would have two columns called {sorted(twice)[0]!r}. Rename the one of the table."
+        )
+    kinds: dict[str, Any] = {".parquet": _arrow_table, ".npy": _npy_table, ".zarr": _zarr_table, ".h5ad": _annotated}
+    with replacing(path) as beside, kinds.get(path.suffix, _text_file)(beside, carried, names) as add:
+        yield add
+
+
+@contextmanager
+def _text_file(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    separator = "\t" if ".tsv" in path.suffixes else ","
+    with open(path, "w", encoding="utf-8", newline="") as file, _text(file, separator, carried, names) as add:
+        yield add
+
+
+@contextmanager
+def _text(file: Any, separator: str, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    writer = csv.writer(file, delimiter=separator, lineterminator="\n")
+    writer.writerow([*carried, *names])
+
+    def add(others: list[Sequence[Any]], rows: Array) -> None:
+        columns = [column.tolist() for column in rows.T]
+        if not np.isfinite(rows).all():
+            columns = [[None if value != value else value for value in column] for column in columns]
+        writer.writerows(zip(*others, *columns))
+
+    yield add
+
+
+@contextmanager
+def _arrow_table(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    arrow, parquet = extra("pyarrow", "io"), extra("pyarrow.parquet", "io")
+    fields = [(name, _arrow_type(arrow, kind)) for name, kind in carried.items()]
+    schema = arrow.schema([*fields, *((name, arrow.float64()) for name in names)])
+    with parquet.ParquetWriter(path, schema) as writer:
+
+        def add(others: list[Sequence[Any]], rows: Array) -> None:
+            arrays = [arrow.array(values, type=kind) for values, (_, kind) in zip(others, fields)]
+            arrays += [arrow.array(np.ascontiguousarray(column)) for column in rows.T]
+            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+
+        yield add
+
+
+def _arrow_type(arrow: Any, kind: Any) -> Any:
+    if kind is None:
+        return arrow.string()
+    return arrow.from_numpy_dtype(kind) if isinstance(kind, np.dtype) else kind
+
+
+@contextmanager
+def _npy_table(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    """The number of rows, in the header, is known at the end."""
+    count = 0
+
+    def header() -> int:
+        told = {"descr": "<f8", "fortran_order": False, "shape": (count, len(names))}
+        np.lib.format.write_array_header_1_0(file, told)  # leaves room for the first number to grow
+        return file.tell()
+
+    with open(path, "wb") as file:
+        size = header()
+
+        def add(others: list[Sequence[Any]], rows: Array) -> None:
+            nonlocal count
+            file.write(np.ascontiguousarray(rows, dtype="<f8").data)
+            count += len(rows)
+
+        yield add
+        file.seek(0)
+        if header() != size:
+            raise AssertionError("the header of an npy file has room for the number of rows")
+
+
+@contextmanager
+def _zarr_table(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    chunks = (max(1, (1 << 18) // len(names)), len(names))
+    store = extra("zarr", "io").open(
+        str(path), mode="w", shape=(0, len(names)), dtype=np.dtype(float), chunks=chunks, fill_value=0.0
+    )
+
+    def write(rows: Array) -> None:
+        start = store.shape[0]
+        store.resize((start + len(rows), len(names)))
+        store[start:] = rows
+
+    with ThreadPoolExecutor(1) as pool:  # an interrupt waits for what Zarr has begun, which would outlive it
+
+        def add(others: list[Sequence[Any]], rows: Array) -> None:
+            pool.submit(write, rows).result()
+
+        yield add
+
+
+@contextmanager
+def _annotated(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
+    """AnnData writes at once, so these rows are held until the end."""
+    from . import annotated
+
+    others: list[list[Any]] = [[] for _ in carried]
+    blocks: list[Array] = [np.empty((0, len(names)))]
+
+    def add(more: list[Sequence[Any]], rows: Array) -> None:
+        blocks.append(np.array(rows, dtype=float))
+        for column, values in zip(others, more):
+            column.extend(values)
+
+    yield add
+    annotated.write(path, dict(zip(carried, others)), np.concatenate(blocks), names)

@@ -43,21 +43,21 @@ class Source:
 
     def blocks(self, rows: int, start: int = 0) -> Iterator[tuple[slice, Array]]:
         """Blocks of so many rows (the last has what is left), from the block that begins at ``start`` on."""
-        at, seen, held = start, 0, np.empty((0, self.shape[1]))
+        at, seen, filled = start, 0, 0
+        block = np.empty((max(0, min(rows, len(self) - at)), self.shape[1]))
         for piece in self.pieces():
-            before, seen = seen, seen + len(piece)
-            if seen <= at:
-                continue
-            part = np.asarray(piece, dtype=float)[max(0, at - before) :] if not len(held) else np.asarray(piece, float)
-            held = np.vstack([held, part]) if len(held) else part
-            while len(held) >= rows:
-                yield self._checked(slice(at, at + rows), held[:rows])
-                at, held = at + rows, held[rows:]
-        if len(held):
-            yield self._checked(slice(at, at + len(held)), held)
-            at += len(held)
-        if at != max(start, len(self)):
-            raise ValueError(f"{self} gave {at} rows, after {len(self)} the time before. Did it change on the way?")
+            part = np.asarray(piece, dtype=float)[max(0, start - seen) :]
+            seen += len(piece)
+            while len(part) and len(block):
+                more = part[: len(block) - filled]
+                block[filled : filled + len(more)] = more
+                filled, part = filled + len(more), part[len(more) :]
+                if filled == len(block):
+                    yield self._checked(slice(at, at + filled), block)
+                    at, filled = at + filled, 0
+                    block = np.empty((min(rows, len(self) - at), self.shape[1]))
+        if seen != len(self):
+            raise ValueError(f"{self} gave {seen} rows, after {len(self)} the time before. Did it change on the way?")
 
     def take(self, index: Array) -> Array:
         """Some rows, by increasing index."""
@@ -75,7 +75,10 @@ class Source:
                 f"{self} needs {needed / 1e9:.1f} GB in memory, and {free / 1e9:.1f} GB are free. Roseland, or "
                 "landmarks=5000 with another method, goes through it block by block."
             )
-        return np.concatenate([rows for _, rows in self.blocks(1 << 16)])
+        out = np.empty(self.shape)
+        for block, rows in self.blocks(1 << 16):
+            out[block] = rows
+        return out
 
     def fingerprint(self) -> str:
         """What tells this data from other data: shape and a sample of the rows."""
@@ -295,3 +298,53 @@ def extra(module: str, name: str) -> Any:
 
 def _pyarrow(module: str) -> Any:
     return extra(f"pyarrow.{module}", "io")
+
+
+# -- columns of Arrow ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArrowFile:
+    """Columns of a Parquet or Feather file, as batches of Arrow."""
+
+    path: Path
+
+    @cached_property
+    def _file(self) -> Any:
+        if self.path.suffix == ".parquet":
+            return _pyarrow("parquet").ParquetFile(self.path)
+        return _pyarrow("ipc").open_file(extra("pyarrow", "io").memory_map(str(self.path)))
+
+    @cached_property
+    def schema(self) -> Any:
+        return self._file.schema_arrow if self.path.suffix == ".parquet" else self._file.schema
+
+    @cached_property
+    def rows(self) -> int:
+        if self.path.suffix == ".parquet":
+            return self._file.metadata.num_rows
+        return sum(self._file.get_batch(number).num_rows for number in range(self._file.num_record_batches))
+
+    def batches(self, names: list[str], rows: int) -> Iterator[Any]:
+        """At most so many rows at a time, of the columns named."""
+        if self.path.suffix == ".parquet":
+            for batch in self._file.iter_batches(batch_size=rows, columns=names):
+                yield batch.select(names)
+            return
+        for number in range(self._file.num_record_batches):
+            whole = self._file.get_batch(number).select(names)
+            for at in range(0, whole.num_rows, rows):
+                yield whole.slice(at, rows)
+
+
+def arrow_is_number(kind: Any) -> bool:
+    types = _pyarrow("types")
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+
+
+def arrow_numbers(column: Any) -> Array:
+    """As float64, NaN where there is none."""
+    arrow = extra("pyarrow", "io")
+    if arrow.types.is_floating(column.type) and not column.null_count:
+        return column.to_numpy(zero_copy_only=False)
+    return column.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 import click
 
 from .._version import __version__
-
-_PICTURES = (".png", ".svg", ".pdf")
+from . import fitting, looking, options
 
 
 class _Polite(click.Group):
@@ -25,8 +23,17 @@ class _Polite(click.Group):
         except Exception as error:
             if ctx.params["debug"]:
                 raise
-            told = str(error) or "no reason was given"
-            raise click.ClickException(f"{type(error).__name__}: {told}\n(outfold --debug shows where.)") from error
+            raise _told(error) from error
+
+
+def _told(error: Exception) -> click.ClickException:
+    """In a sentence; what was wrong with the call or the data is told apart from what went wrong here."""
+    words = str(error) or "no reason was given"
+    if isinstance(error, ValueError | TypeError | FileNotFoundError | IsADirectoryError):
+        return click.UsageError(words)
+    if isinstance(error, MemoryError | ImportError):
+        return click.ClickException(words)
+    return click.ClickException(f"{type(error).__name__}: {words}\n(outfold --debug shows where.)")
 
 
 @click.group(cls=_Polite, context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,32 +43,23 @@ def main(debug: bool) -> None:
     """Spectral manifold learning whose embeddings are functions: fit once, embed any new point."""
 
 
-def _picture_path(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
-    """The absolute path, once it is clear that a picture can be written there."""
-    path = path.absolute()
-    if path.suffix.lower() not in _PICTURES:
-        raise click.BadParameter(f"{path.name} should end in one of {', '.join(_PICTURES)}.")
-    if not path.parent.is_dir():
-        raise click.BadParameter(f"the folder {path.parent} does not exist. Make it first or name another.")
-    if path.is_dir():
-        raise click.BadParameter(f"{path} is a folder. Name a file in it.")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise click.BadParameter(f"{path} cannot be written. Check its permissions or name another.")
-    return path
-
-
 @main.command(short_help="Embed digits the fit has not seen, and draw them.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     default="outfold-demo.png",
     show_default=True,
-    callback=_picture_path,
+    callback=options.writable(*options.PICTURES),
     help="Where to write the picture (png, svg or pdf).",
 )
 @click.option("--quiet", is_flag=True, help="Print nothing unless something is wrong.")
 def demo(out: Path, quiet: bool) -> None:
-    """Embed handwritten digits, then digits the fit has not seen, and draw both."""
+    """Embed handwritten digits, then digits the fit has not seen, and draw both.
+
+    \b
+    Example:
+      outfold demo --out digits.png
+    """
     from . import demo as show
 
     result = show.run()
@@ -76,17 +74,6 @@ def demo(out: Path, quiet: bool) -> None:
         click.echo(show.row("picture", str(out)))
 
 
-def _new_folder(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
-    """The absolute path, once it is clear that files can be written there."""
-    path = path.absolute()
-    there = next(folder for folder in (path, *path.parents) if folder.exists())
-    if not there.is_dir():
-        raise click.BadParameter(f"{there} is a file. Name a folder.")
-    if not os.access(there, os.W_OK):
-        raise click.BadParameter(f"nothing can be written in {there}. Check its permissions or name another.")
-    return path
-
-
 @main.command(short_help="Run the papers' experiments and put our figures beside theirs.")
 @click.argument("names", nargs=-1, metavar="[NAME ... | all]")
 @click.option(
@@ -94,7 +81,7 @@ def _new_folder(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
     type=click.Path(path_type=Path),
     default="outfold-reproduce",
     show_default=True,
-    callback=_new_folder,
+    callback=options.new_folder,
     help="The folder for pictures, tables and the page.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of everything that is drawn.")
@@ -140,3 +127,15 @@ def reproduce(names: tuple[str, ...], out: Path, seed: int, repeats: int | None,
         click.echo(text, err=True)
     if not quiet:
         click.echo(f"{'page':<15} {out / 'index.html'}")
+
+
+for _command in (
+    fitting.fit,
+    fitting.transform,
+    fitting.inverse,
+    looking.info,
+    looking.plan,
+    looking.tune,
+    looking.report,
+):
+    main.add_command(_command)

@@ -228,7 +228,7 @@ class DiffusionNet(NetworkEstimator):
 
     def _learnt_back(self) -> WayBack:
         check_is_fitted(self)
-        if "_way_back" not in self.__dict__:
+        if not hasattr(self, "_way_back"):
             raise ValueError("inverse=None: no way back was learnt. Fit with inverse='net'.")
         return self._way_back
 

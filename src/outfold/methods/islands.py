@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _resolve, neighbors
+from .._storable import Storable
 from ..distances import Metric
 from ..runners import Threads
 from .centred import Isomap
@@ -24,7 +25,7 @@ MANY = 2000  # rows of an island beyond which Isomap takes landmarks
 LANDMARKS = 500
 
 
-class Islands(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Islands(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Embed each connected piece of the data by itself, and lay the pieces out side by side.
 
     Pieces are the components of the graph of ``n_neighbors`` nearest neighbours. An embedding of all of them at once

@@ -70,7 +70,7 @@ class Roseland(SpectralEstimator):
     ((3, 2), (300, 3))
     """
 
-    _past: updates.Past | None = None  # what an update goes on from
+    _past: updates.Past | None  # what an update goes on from; set by a fit
 
     def __init__(
         self,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import html
 import importlib.metadata
 import json
 import math
@@ -16,6 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..._version import __version__
+from .. import sheet
+from ..sheet import text
 from . import NAMES
 from .record import Effort, Experiment, Finding, NotAtHand, Outcome, Record, Table, Value
 
@@ -147,29 +147,6 @@ def grid(columns: Iterable[str], rows: Iterable[Iterable[Value | None]]) -> str:
 
 # -- the page ------------------------------------------------------------------------------
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1d2733; --soft: #5b6775; --line: #d5dbe2; --paper: #fff; --shade: #f4f6f8;
-  --good: #11703c; --bad: #a8430a; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e3e8ee; --soft: #9aa6b4; --line: #3a434e; --paper: #14181d;
-  --shade: #1d2329; --good: #5fd08f; --bad: #ffab6b; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 70rem; padding: 1.5rem 1rem 4rem; background: var(--paper); color: var(--ink);
-  font: 16px/1.55 system-ui, sans-serif; }
-h1 { margin: 0 0 .3rem; } h2 { margin: 3.2rem 0 .2rem; padding-top: 1rem; border-top: 1px solid var(--line); }
-h3 { margin: 1.6rem 0 .4rem; font-size: 1rem; }
-p { margin: .4rem 0; max-width: 52rem; } .soft { color: var(--soft); } a { color: inherit; }
-code { background: var(--shade); padding: .1em .35em; border-radius: 4px; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; margin: .8rem 0; }
-th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-th { color: var(--soft); font-weight: 600; } td.figure { font-variant-numeric: tabular-nums; }
-.agrees { color: var(--good); font-weight: 600; white-space: nowrap; }
-.differs { color: var(--bad); font-weight: 600; white-space: nowrap; } .not { color: var(--soft); white-space: nowrap; }
-figure { margin: 1.4rem 0; } figure img { max-width: 100%; height: auto; background: #fff;
-  border: 1px solid var(--line); border-radius: 6px; }
-figcaption { color: var(--soft); font-size: .9rem; max-width: 52rem; }
-""".strip()
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-
 
 def _html(records: list[Record], out: Path) -> str:
     lines = [finding for record in records for finding in record.findings]
@@ -178,31 +155,29 @@ def _html(records: list[Record], out: Path) -> str:
         f"{len(records)} experiments, {len(lines)} figures: {agree} agree with the papers, {differ} differ (each says "
         f"why), {len(lines) - agree - differ} have nothing there to compare with. Outfold {__version__}."
     )
-    toc = "".join(f'<li><a href="#{_text(r.name)}">{_text(r.title)}</a></li>' for r in records)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<title>Outfold: the papers' experiments</title><style>{_STYLE}</style></head><body><main>"
-        f"<h1>The papers’ experiments, run again</h1><p>{_text(count)}</p><nav><ul>{toc}</ul></nav>"
-        + "".join(_section(record, out) for record in records)
-        + "</main></body></html>\n"
+    toc = "".join(f'<li><a href="#{text(r.name)}">{text(r.title)}</a></li>' for r in records)
+    body = f"<h1>The papers’ experiments, run again</h1><p>{text(count)}</p><nav><ul>{toc}</ul></nav>" + "".join(
+        _section(record, out) for record in records
     )
+    return sheet.page("Outfold: the papers' experiments", body)
 
 
 def _section(record: Record, out: Path) -> str:
     parts = [
-        f'<section id="{_text(record.name)}"><h2>{_text(record.title)}</h2>',
-        f'<p class="soft">{_text(record.source)} · <code>outfold reproduce {_text(record.name)}</code> · '
+        f'<section id="{text(record.name)}"><h2>{text(record.title)}</h2>',
+        f'<p class="soft">{text(record.source)} · <code>outfold reproduce {text(record.name)}</code> · '
         f"{record.seconds:.0f} s</p>",
-        f"<p>{_text(record.settings)}</p>",
+        f"<p>{text(record.settings)}</p>",
         '<div class="wide"><table><thead><tr><th>figure</th><th>ours</th><th>paper</th><th></th><th>remark</th></tr>'
         "</thead><tbody>",
         *(_finding_row(finding) for finding in record.findings),
         "</tbody></table></div>",
         *(_html_table(table) for table in record.tables),
-        *(f'<p class="soft">{_text(note)}</p>' for note in record.notes),
-        *(_figure(out / record.name / picture["file"], picture["caption"]) for picture in record.pictures),
+        *(f'<p class="soft">{text(note)}</p>' for note in record.notes),
+        *(
+            sheet.figure((out / record.name / picture["file"]).read_bytes(), picture["caption"])
+            for picture in record.pictures
+        ),
         "</section>",
     ]
     return "".join(parts)
@@ -211,29 +186,12 @@ def _section(record: Record, out: Path) -> str:
 def _finding_row(finding: Finding) -> str:
     word = verdict(finding.agrees)
     return (
-        f'<tr><td>{_text(finding.what)}</td><td class="figure">{_text(told(finding.ours))}</td>'
-        f'<td class="figure">{_text(told(finding.paper))}</td><td class="{word.split()[0]}">{word}</td>'
-        f"<td>{_text(finding.why)}</td></tr>"
+        f'<tr><td>{text(finding.what)}</td><td class="figure">{text(told(finding.ours))}</td>'
+        f'<td class="figure">{text(told(finding.paper))}</td><td class="{word.split()[0]}">{word}</td>'
+        f"<td>{text(finding.why)}</td></tr>"
     )
 
 
 def _html_table(table: Table) -> str:
-    head = "".join(f"<th>{_text(column)}</th>" for column in table.columns)
-    rows = ("".join(f'<td class="figure">{_text(told(cell))}</td>' for cell in row) for row in table.rows)
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return (
-        f'<h3>{_text(table.title)}</h3><div class="wide"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
-def _figure(file: Path, caption: str) -> str:
-    data = base64.b64encode(file.read_bytes()).decode("ascii")
-    return (
-        f'<figure><img alt="{_text(caption)}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{_text(caption)}</figcaption></figure>"
-    )
-
-
-def _text(words: str) -> str:
-    return html.escape(words, quote=True)
+    rows = ([told(cell) for cell in row] for row in table.rows)
+    return f"<h3>{text(table.title)}</h3>{sheet.table(table.columns, rows)}"

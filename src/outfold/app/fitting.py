@@ -1,0 +1,342 @@
+"""The commands that make a model of a table and send tables through it: fit, transform, inverse."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import options
+from .options import option
+from .telling import Teller
+
+LEFT_OUT = {
+    "text": "columns that hold no numbers",
+    "empty": "columns without values",
+    "constant": "columns of one value",
+}
+
+
+@click.command(short_help="Fit a table: save the model, the embedding, a picture.")
+@click.argument("data")
+@options.fitting
+@options.choosing
+@options.scaling
+@option("--calibrate", is_flag=True, help="Learn how large errors are, by ten fits without a tenth of the rows.")
+@option("--save", type=Path, callback=options.writable(), metavar="FILE", help="Where the model goes (m.outfold).")
+@option("--out", "-o", type=Path, callback=options.writable(*options.TABLES, dash=True), metavar="FILE",
+        help="The embedding: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
+@option("--picture", type=Path, callback=options.writable(*options.PICTURES), metavar="FILE",
+        help="Where a picture goes (png, svg or pdf).")  # fmt: skip
+@options.speaking
+def fit(
+    data: str,
+    method: str,
+    columns: str | None,
+    id_: str | None,
+    label: str | None,
+    obsm: str | None,
+    scale: str,
+    calibrate: bool,
+    save: Path | None,
+    out: Path | None,
+    picture: Path | None,
+    quiet: bool,
+    machine: bool,
+    others: tuple[str, ...],
+    **given: Any,
+) -> None:
+    """Fit DATA, a table (csv, tsv, parquet, feather, npy, npz, zarr, h5ad; - is CSV from standard input).
+
+    Columns of numbers are used, scaled alike; columns of text and rows that lack a value are left out, and told.
+    The embedding has a line for every line of the table, empty where a value was missing.
+
+    \b
+    Methods: diffusion-maps (the default), roseland (for millions of rows),
+      laplacian-eigenmaps, isomap, kernel-pca, classical-mds, phate,
+      locally-linear-embedding, spectral-clustering, diffusion-net, grae.
+
+    \b
+    Example:
+      outfold fit wine.csv --id bottle --save wine.outfold --picture wine.png
+      outfold transform wine.outfold more.csv -o places.csv
+    """
+    from .. import tables
+    from . import flow
+
+    teller = _teller(quiet, machine, out)
+    if not (save or out or picture):
+        raise click.UsageError("Say what to keep: --save m.outfold, --out embedding.csv or --picture p.png.")
+    _not_the_same(data, save, out, picture)
+    estimator = options.estimator(method, others, bars=teller.bars, **given)
+    if calibrate and options.recipe(estimator) is None:
+        raise click.UsageError(f"--calibrate is not for {method}, which keeps no rows to hold out.")
+    if picture:
+        _drawable(estimator)
+    table = tables.opened(data, obsm=obsm)
+    teller.title(f"{method} of {table.told}", command="fit", method=method, data=str(data))
+    source = prepared(teller, table, options.split(columns), id_, label, scale)
+    with teller.hearing():
+        start = time.perf_counter()
+        streamed = flow.fit(estimator, source)
+        _tell_fit(teller, estimator, time.perf_counter() - start, streamed)
+        if calibrate:
+            estimator.calibrate(source)
+            teller.row("error", "learnt: transform --trust gives each row a radius for it")
+    if save:
+        from .. import storage
+
+        storage.save(estimator, save, preparation=source.preparation)
+        teller.row("model", f"{save} ({_size(save)})", saved=str(save))
+    if out or picture:
+        _embed(teller, estimator, source, out, picture)
+    teller.finish()
+
+
+def _embed(teller: Teller, estimator: Any, source: Any, out: Path | None, picture: Path | None) -> None:
+    """The table of a fit, as a table and as a picture."""
+    from . import flow
+
+    known, table = source.preparation, source.table
+    carried = [name for name in dict.fromkeys((known.id, known.label)) if name]
+    every = 1 if out else -(-len(source) // flow.DRAWN)
+    settings: dict[str, Any] = {"carried": carried, "label": known.label, "draw": bool(picture), "every": every}
+    with teller.progress("embedding", len(source)) as watch:
+        walk = flow.embed(estimator, known, table, out=out, watch=watch, **settings)
+    _tell_out(teller, out, walk, [*carried, *(["cluster"] if hasattr(estimator, "cluster_centers_") else [])])
+    if picture:
+        title = f"{type(estimator).__name__} of {table.told}: {len(source)} rows"
+        flow.draw(estimator, walk, picture, title, known.label)
+        teller.row("picture", str(picture), picture=str(picture))
+
+
+@click.command(short_help="Embed the rows of another table with a model.")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("data")
+@option("--out", "-o", type=Path, required=True, callback=options.writable(*options.TABLES, dash=True), metavar="FILE",
+        help="csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
+@option("--id", "id_", metavar="COLUMN", help="Carried along. [default: the fit's, where the table has it]")
+@option("--label", metavar="COLUMN", help="Carried along. [default: the fit's, where the table has it]")
+@option("--obsm", metavar="KEY", help="Of an h5ad file: this entry of obsm instead of X.")
+@option("--trust", is_flag=True, help="Add columns: support, outside (the data of the fit) and, if calibrated, error.")
+@option("--on-far", type=click.Choice(["warn", "nan", "nearest", "raise"]), default="warn", show_default=True,
+        help="What to do with rows outside the data of the fit.")  # fmt: skip
+@option("--picture", type=Path, callback=options.writable(*options.PICTURES), metavar="FILE",
+        help="Where a picture goes (png, svg or pdf).")  # fmt: skip
+@options.speaking
+def transform(
+    model: Path,
+    data: str,
+    out: Path,
+    id_: str | None,
+    label: str | None,
+    obsm: str | None,
+    trust: bool,
+    on_far: str,
+    picture: Path | None,
+    quiet: bool,
+    machine: bool,
+) -> None:
+    """Embed the rows of DATA with a MODEL that fit made.
+
+    Columns are found by their names, in any order, and scaled as in the fit; others are ignored. A row that lacks a
+    value keeps its line, with an empty position.
+
+    \b
+    Example:
+      outfold transform wine.outfold more.csv --trust -o places.csv
+    """
+    from .. import tables
+    from . import flow
+
+    teller = _teller(quiet, machine, out)
+    _not_the_same(data, out, picture)
+    if trust and out.suffix in (".npy", ".zarr"):
+        raise click.UsageError(f"--trust adds columns that {out.suffix} cannot name: write csv, parquet or h5ad.")
+    estimator, preparation = opened(model)
+    table = tables.opened(data, obsm=obsm)
+    preparation.matched(table)
+    id_, label = (_carried(table, given, known) for given, known in ((id_, preparation.id), (label, preparation.label)))
+    if picture:
+        _drawable(estimator)
+    carried = [name for name in dict.fromkeys((id_, label)) if name]
+    teller.title(f"{table.told} by {model.name}", command="transform", model=str(model), data=str(data))
+    teller.row("scaling", f"as in the fit: {preparation.told()}", scaling=preparation.scaling)
+    if extra := [name for name in preparation.ignored(table) if name not in carried]:
+        teller.row("ignored", f"columns the model does not know: {tables.listed(extra)}", ignored=extra)
+    settings: dict[str, Any] = {"carried": carried, "label": label, "trust": trust, "on_far": on_far}
+    with teller.progress("embedding") as watch:
+        walk = flow.embed(estimator, preparation, table, out=out, draw=bool(picture), watch=watch, **settings)
+    teller.row("embedded", f"{walk.rows - walk.missing.left_out} of {walk.rows} rows", rows=walk.rows)
+    if walk.missing.left_out:
+        teller.row("left out", walk.missing.told(table))
+    _tell_out(teller, out, walk, [*carried, *(["cluster"] if hasattr(estimator, "cluster_centers_") else [])])
+    if walk.outside:
+        where = f"the first is {table.unit} {table.places([walk.first_outside or 0])[0]}"
+        hint = "" if trust else "; --trust adds a column that says which"
+        rows = "row lies" if walk.outside == 1 else "rows lie"
+        teller.note(f"{walk.outside} {rows} outside the data of the fit ({where}){hint}.")
+    teller.facts["outside"] = walk.outside
+    if picture:
+        title = f"{table.told}: {walk.rows - walk.missing.left_out} rows, {walk.outside} outside the data"
+        flow.draw(estimator, walk, picture, title, label)
+        teller.row("picture", str(picture), picture=str(picture))
+    teller.finish()
+
+
+@click.command(short_help="From coordinates back to columns of the table.")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("data")
+@option("--out", "-o", type=Path, required=True, callback=options.writable(*options.TABLES, dash=True), metavar="FILE",
+        help="csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
+@option("--id", "id_", metavar="COLUMN", help="Carried along. [default: the fit's, where the table has it]")
+@options.speaking
+def inverse(model: Path, data: str, out: Path, id_: str | None, quiet: bool, machine: bool) -> None:
+    """Go back from coordinates (DATA, as fit or transform wrote them) to the columns and units of the table fitted.
+
+    \b
+    Example:
+      outfold inverse wine.outfold places.csv -o wines.csv
+    """
+    from .. import tables
+    from . import flow
+
+    teller = _teller(quiet, machine, out)
+    _not_the_same(data, out)
+    estimator, preparation = opened(model)
+    table = tables.opened(data)
+    id_ = _carried(table, id_, preparation.id)
+    teller.title(f"{table.told} back through {model.name}", command="inverse", model=str(model), data=str(data))
+    with teller.hearing(), teller.progress("going back") as watch:
+        walk = flow.back(estimator, preparation, table, out=out, carried=[id_] if id_ else [], watch=watch)
+    teller.row("columns", tables.listed(preparation.columns), columns=list(preparation.columns))
+    error = float(estimator.round_trip_error_)
+    teller.row("error", f"{error:.1%} of the spread of the columns, on rows held out", round_trip_error=error)
+    _tell_out(teller, out, walk, [id_] if id_ else [])
+    teller.finish()
+
+
+# -- what they share -----------------------------------------------------------------------
+
+
+def _teller(quiet: bool, machine: bool, out: Path | None = None) -> Teller:
+    if machine and str(out) == "-":
+        raise click.UsageError("--json and -o - both want standard output: name a file for one of them.")
+    return Teller(quiet=quiet, machine=machine, aside=str(out) == "-")
+
+
+def _not_the_same(data: str, *places: Path | None) -> None:
+    """Refuse to write over what is read, or twice to one place."""
+    given = [path.resolve() for path in places if path is not None and str(path) != "-"]
+    if len(set(given)) != len(given) or (data != "-" and Path(data).resolve() in given):
+        raise click.UsageError("What is read and what is written must be different files.")
+
+
+def opened(model: Path) -> tuple[Any, Any]:
+    """Estimator and preparation; a model that was saved from Python takes columns as they are."""
+    from .. import storage
+    from ..exceptions import ModelFileError
+    from ..preparation import Preparation
+
+    if not model.exists():
+        raise click.UsageError(f"There is no model {model}. Make one: outfold fit DATA --save {model.name}")
+    estimator, preparation = storage.open_model(model)
+    if preparation is None:
+        names = tuple(map(str, getattr(estimator, "feature_names_in_", ())))
+        count = estimator.n_features_in_
+        columns = names or tuple(f"column_{at}" for at in range(1, count + 1))
+        preparation = Preparation(columns, named=bool(names), width=count)
+    if not isinstance(preparation, Preparation) or len(preparation.columns) != estimator.n_features_in_:
+        raise ModelFileError(f"{model.name} holds a model and columns that do not belong together.")
+    return estimator, preparation
+
+
+def _carried(table: Any, given: str | None, known: str | None) -> str | None:
+    if given is not None:
+        table.require([given], "to carry along")
+        return given
+    return known if known in table.names else None
+
+
+def _drawable(estimator: Any) -> None:
+    """Refuse before any work what cannot be drawn."""
+    from .. import plotting
+
+    if getattr(estimator, "n_components", 2) == 1:
+        raise click.UsageError("A picture needs at least 2 coordinates: --components 2.")
+    plotting.panels(1)  # says what to install
+
+
+def prepared(
+    teller: Teller, table: Any, columns: list[str] | None, id_: str | None, label: str | None, scale: str
+) -> Any:
+    """The features of a table, with what was left out told."""
+    from .. import tables
+    from ..preparation import Prepared, prepare
+
+    if table.named is False:
+        teller.row("header", f"{table.told} names no columns: they are {tables.listed(table.numeric, 3)}", named=False)
+    with teller.progress("reading") as watch:
+        found, missing = prepare(table, columns=columns, id=id_, label=label, scaling=scale, watch=watch)
+    kept = missing.rows - missing.left_out
+    teller.row("rows", f"{kept} of {missing.rows} used" if missing.left_out else f"{kept}", rows=kept)
+    if missing.left_out:
+        teller.row("left out", f"{missing.told(table)}", rows_left_out=missing.left_out)
+    teller.row("columns", f"{len(found.columns)} used: {tables.listed(found.columns, 8)}", columns=list(found.columns))
+    tell_columns(teller, found)
+    teller.row("scaling", f"{found.scaling}: {found.told()}" if scale != "none" else found.told(), scaling=scale)
+    if missing.rising and table.named:
+        name = missing.rising[0]
+        teller.note(
+            f"{name!r} grows from row to row. If it names or numbers rows, pass --id {name}: it is no measurement."
+        )
+    lost = [(n, c) for n, c in zip(missing.features, missing.lacking) if c > 0.2 * missing.rows]
+    if lost:
+        name, count = max(lost, key=lambda pair: pair[1])
+        teller.note(f"{name!r} lacks {count} of {missing.rows} values: --columns without it keeps more rows.")
+    return Prepared(table, found, kept)
+
+
+def tell_columns(teller: Teller, preparation: Any) -> None:
+    """Which columns were left out, and why."""
+    from .. import tables
+
+    for name, why in LEFT_OUT.items():
+        if gone := getattr(preparation, name):
+            teller.row("left out", f"{why}: {tables.listed(gone, 8)}", **{f"columns_{name}": list(gone)})
+
+
+def _tell_fit(teller: Teller, estimator: Any, seconds: float, streamed: bool) -> None:
+    report: Any = getattr(estimator, "report_", None)
+    how = ", block by block" if streamed else ""
+    anchors = f" on {report.n_anchors} landmarks" if _landmarks(report) else ""
+    teller.row("fitted", f"in {seconds:.1f} s{anchors}{how}", seconds=round(seconds, 3), streamed=streamed)
+    epsilon = getattr(estimator, "epsilon_", None)
+    if epsilon is not None and epsilon == epsilon:
+        teller.row("epsilon", f"{epsilon:.4g}", epsilon=float(epsilon))
+    values = getattr(estimator, "eigenvalues_", None)
+    if values is not None:
+        shown = "  ".join(f"{value:.4g}" for value in values[:8])
+        teller.row("spectrum", shown + (" ..." if len(values) > 8 else ""), eigenvalues=values)
+
+
+def _landmarks(report: Any) -> bool:
+    return hasattr(report, "n_anchors") and report.n_anchors < report.n_samples
+
+
+def _tell_out(teller: Teller, out: Path | None, walk: Any, carried: list[str]) -> None:
+    if out is None:
+        return
+    text = f"{'standard output' if str(out) == '-' else out} ({walk.rows} rows)"
+    if walk.missing.left_out:
+        text += f"; {walk.missing.left_out} without a position, for missing values"
+    teller.row("table", text, out=str(out), rows_out=walk.rows, rows_missing=walk.missing.left_out)
+    if carried and out.suffix in (".npy", ".zarr"):
+        teller.note(f"{out.suffix} holds numbers only, without {' and '.join(carried)}; rows are in order.")
+
+
+def _size(path: Path) -> str:
+    size = path.stat().st_size
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"

@@ -1,0 +1,270 @@
+"""A table through a model: fitting, embedding row by row, and drawing. Nothing is printed here."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import planning, plotting, sinks
+from .._estimator import SpectralEstimator
+from ..exceptions import TableError
+from ..preparation import Missing, Preparation, Prepared
+from ..runners import Threads
+from ..tables import Table
+from . import options
+
+Array = NDArray[Any]
+
+HELD_BYTES = 1 << 26  # a table this small is kept in memory rather than read again
+DRAWN = 50_000  # rows of a picture
+MOST_GROUPS = 20
+LONGEST = 30  # letters of a label in a picture
+
+
+def fit(estimator: Any, source: Prepared) -> bool:
+    """Fit to a table, block by block if the method can and the table is not small; whether it was."""
+    recipe = options.recipe(estimator)
+    streamed = recipe is not None and recipe.streams and 8 * source.shape[0] * source.shape[1] > HELD_BYTES
+    if recipe is not None:
+        plan = planning.of_recipe(recipe, source.shape, Threads(estimator.n_jobs), not streamed)
+        if not plan.fits and not hasattr(recipe.view, "memory"):  # those that have it look for themselves
+            raise MemoryError(
+                f"{plan.method} of {plan.shape[0]} rows x {plan.shape[1]} columns ({plan.edges}) needs about "
+                f"{plan.peak / 1e9:.1f} GB, and {plan.memory / 1e9:.1f} GB are free. --landmarks 2000, or --method "
+                "roseland, takes less."
+            )
+    estimator.fit(source if streamed else source.array())
+    return streamed
+
+
+@dataclass
+class Walk:
+    """What embedding a table came to."""
+
+    missing: Missing
+    outside: int = 0
+    first_outside: int | None = None  # row
+    every: int = 1  # so many-th row is kept to be drawn
+    drawn: list[tuple[int, Array, bool, Any]] = field(default_factory=list)  # row, place, whether outside, label
+
+    @property
+    def rows(self) -> int:
+        return self.missing.rows
+
+    @property
+    def places(self) -> Array:
+        return np.array([place for _, place, _, _ in self.drawn])
+
+    @property
+    def labels(self) -> list[Any]:
+        return [label for *_, label in self.drawn]
+
+    def keep(self, start: int, whole: Array, places: Array, flag: Array, labels: Sequence[Any] | None) -> None:
+        """Positions of the complete rows of a batch; fewer of them the more there are."""
+        for row, outside in zip(np.flatnonzero(whole).tolist(), flag.tolist()):
+            if (start + row) % self.every == 0:
+                self.drawn.append((start + row, places[row], outside, None if labels is None else labels[row]))
+        while len(self.drawn) > 2 * DRAWN:
+            self.every *= 2
+            self.drawn = [kept for kept in self.drawn if kept[0] % self.every == 0]
+
+
+def embed(
+    estimator: SpectralEstimator,
+    preparation: Preparation,
+    table: Table,
+    *,
+    out: str | Path | None = None,
+    carried: Sequence[str] = (),
+    label: str | None = None,
+    trust: bool = False,
+    on_far: str = "keep",
+    draw: bool = False,
+    every: int = 1,
+    watch: Callable[[int], Any] = int,
+) -> Walk:
+    """Embed every row of a table; rows that lack a value keep their line, without a position.
+
+    Parameters
+    ----------
+    out : where the table of positions goes, as in ``sinks.table``, optional
+    carried : columns carried along
+    label : the column whose values are kept for a picture
+    trust : also write support, whether a row is outside the data and, if calibrated, a radius
+    on_far : as in ``transform``; "keep" does not warn
+    draw : keep positions of (some of) the complete rows for a picture
+    every : embed every so many-th row only, for a picture without a table
+    watch : told how many rows went by
+    """
+    if getattr(getattr(estimator.model_, "extension", None), "batchwise", False):
+        raise ValueError("This model's joint degrees need all new rows at once: transform an array in Python.")
+    features, walk = preparation.matched(table), Walk(Missing(preparation.columns), every=every)
+    numbers = out is not None and Path(out).suffix in sinks.NUMBERS_ONLY
+    told = _told_columns(estimator, trust, carried)
+    kinds = {} if numbers else {name: table.kind(name) for name in carried} | told
+    names = [str(name) for name in estimator.get_feature_names_out()]
+    read = list(dict.fromkeys([*carried, *([label] if label else [])]))
+    with nullcontext() if out is None else sinks.table(out, kinds, names) as add:
+        for batch in table.batches(features, read):
+            whole = walk.missing.add(batch) & ((batch.start + np.arange(len(batch.values))) % every == 0)
+            points = preparation.apply(batch.values[whole])
+            places = np.full((len(whole), len(names)), np.nan)
+            extra: list[list[Any]] = [[None] * len(whole) for _ in told]
+            flag = np.zeros(0, bool)
+            if len(points):
+                found, more, flag = _answer(estimator, points, trust, on_far)
+                places[whole] = found
+                for column, values in zip(extra, more):
+                    for row, given in zip(np.flatnonzero(whole).tolist(), values.tolist()):
+                        column[row] = given
+            if flag.any() and walk.first_outside is None:
+                walk.first_outside = batch.start + int(np.flatnonzero(whole)[flag.argmax()])
+            walk.outside += int(flag.sum())
+            if add is not None:
+                kept = dict(zip(read, batch.carried))
+                add([] if numbers else [*(kept[name] for name in carried), *extra], places)
+            if draw and len(points):
+                walk.keep(batch.start, whole, places, flag, batch.carried[read.index(label)] if label else None)
+            watch(len(whole))
+        if not walk.rows:  # within: nothing is put in place
+            raise TableError(f"{table.told} has no rows.")
+    return walk
+
+
+def back(
+    estimator: SpectralEstimator,
+    preparation: Preparation,
+    table: Table,
+    *,
+    out: str | Path,
+    carried: Sequence[str] = (),
+    watch: Callable[[int], Any] = int,
+) -> Walk:
+    """Every row of a table of coordinates, as the columns of the table fitted."""
+    names = [str(name) for name in estimator.get_feature_names_out()]
+    if table.named and set(names) <= set(table.names):
+        features = names
+    elif len(table.numeric) == len(names):
+        features = list(table.numeric)
+    else:
+        table.require(names, "of the embedding")
+        raise TableError(f"{table.told} has {len(table.numeric)} columns; the embedding has {len(names)} coordinates.")
+    walk = Walk(Missing(tuple(features)))
+    kinds = {} if Path(out).suffix in sinks.NUMBERS_ONLY else {name: table.kind(name) for name in carried}
+    with sinks.table(out, kinds, list(preparation.columns)) as add:
+        for batch in table.batches(features, carried):
+            whole = walk.missing.add(batch)
+            found = np.full((len(whole), len(preparation.columns)), np.nan)
+            if whole.any():
+                found[whole] = preparation.undo(estimator.inverse_transform(batch.values[whole]))
+            add(batch.carried if kinds else [], found)
+            watch(len(whole))
+        if not walk.rows:  # within: nothing is put in place
+            raise TableError(f"{table.told} has no rows.")
+    return walk
+
+
+def _told_columns(estimator: Any, trust: bool, carried: Sequence[str] = ()) -> dict[str, Any]:
+    """Columns beside the coordinates, with their types; named otherwise where the table has such a column."""
+    told: dict[str, Any] = {"cluster": np.dtype(np.int64)} if hasattr(estimator, "cluster_centers_") else {}
+    if trust:
+        told |= {"support": np.dtype(float), "outside": np.dtype(bool)}
+        told |= {"error": np.dtype(float)} if hasattr(estimator, "calibration_") else {}
+    return {f"outfold_{name}" if name in carried else name: kind for name, kind in told.items()}
+
+
+def _answer(estimator: Any, points: Array, trust: bool, on_far: str) -> tuple[Array, list[Array], Array]:
+    """Positions, the columns beside them, and which rows are outside the data."""
+    places, found = estimator.model_.look(points, Threads(estimator.n_jobs))
+    flag = found.flag
+    more = [estimator._nearest_centre(estimator._features(places))] if hasattr(estimator, "cluster_centers_") else []
+    if trust:
+        judged = estimator._judged(points, places, found)
+        more += [judged.support, judged.flag, *([] if judged.error is None else [judged.error])]
+    if flag.any() and on_far in ("nan", "nearest", "raise"):
+        places = np.array(places)
+        estimator._answer_far(on_far, points, places, found)
+    return places, more, flag
+
+
+# -- pictures ------------------------------------------------------------------------------
+
+
+def draw(estimator: Any, walk: Walk, path: Path, title: str, label: str | None) -> None:
+    """The first two coordinates, coloured by a label, and the spectrum if there is one to speak of."""
+    figure = plotted(estimator, walk, title, label)
+    with sinks.replacing(path) as beside, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that the font lacks
+        figure.savefig(beside, format=path.suffix.removeprefix(".").lower(), dpi=150)
+
+
+def plotted(estimator: Any, walk: Walk, title: str, label: str | None, *, spectrum: bool = True) -> Any:
+    """The figure of a walk."""
+    places, colors = _coloured(walk, label)
+    values = spectrum_of(estimator) if spectrum else None
+    figure, axes = plotting.panels(*([1.0] if values is None else [1.15, 0.85]))
+    plotting.embedding(places, colors=colors, axes=axes[0], title=shown(title, 70))
+    if values is not None:
+        plotting.spectrum(values, axes=axes[1])
+    return figure
+
+
+def paired(walk: Walk, label: str | None) -> Any:
+    """All pairs of the first five coordinates."""
+    places, colors = _coloured(walk, label)
+    return plotting.pairs(places, colors=colors)[0, 0].figure
+
+
+def _coloured(walk: Walk, label: str | None) -> tuple[Array, Array | None]:
+    places = walk.places
+    if places.ndim != 2 or places.shape[1] < 2:
+        raise ValueError("A picture needs at least 2 coordinates of a row: fit with --components 2 or more.")
+    colors = groups(walk.labels) if label is not None else None
+    finite = np.isfinite(places).all(axis=1)
+    return places[finite], None if colors is None else colors[finite]
+
+
+def spectrum_of(estimator: Any) -> Array | None:
+    """Eigenvalues worth drawing: at least three, that fall."""
+    values = getattr(estimator, "eigenvalues_", None)
+    if values is None or len(values) < 3 or type(estimator).__name__ == "LocallyLinearEmbedding":
+        return None
+    if hasattr(estimator, "laplacian"):
+        return 1 - np.asarray(values) if estimator.laplacian == "random_walk" else None
+    return np.asarray(values)
+
+
+def shown(text: Any, most: int = LONGEST) -> str:
+    """As a picture can show it: one short line, no formula, not hidden."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in str(text)).replace("$", r"\$").strip()
+    plain = plain if len(plain) <= most else plain[: most - 1] + "…"
+    return f" {plain}" if plain.startswith("_") else plain
+
+
+def groups(labels: Sequence[Any]) -> Array:
+    """Colours of labels: numbers where all are, else groups, of which the rarest are one."""
+    cells = [None if cell is None or str(cell).strip() == "" else cell for cell in labels]
+    try:
+        numbers = np.array([np.nan if cell is None else float(cell) for cell in cells])
+        if np.isfinite(numbers).all():
+            return (
+                numbers.astype(int)
+                if (numbers == np.round(numbers)).all() and np.abs(numbers).max() < 1e15
+                else numbers
+            )
+    except (TypeError, ValueError):
+        pass
+    names = ["(missing)" if cell is None else shown(cell) for cell in cells]
+    common = Counter(names).most_common()
+    if len(common) > MOST_GROUPS:
+        kept = {name for name, _ in common[: MOST_GROUPS - 1]}
+        names = [name if name in kept else f"{len(common) - MOST_GROUPS + 1} others" for name in names]
+    return np.array(names)
