@@ -118,7 +118,7 @@ def _prepared(preparation: Any) -> str:
         if gone := getattr(preparation, name):
             parts.append(f"<p>Left out, {why}: {text(listed(gone, 30))}.</p>")
     if preparation.rows_left_out:
-        parts.append(f"<p>{preparation.rows_left_out} rows were left out of the fit, for missing values.</p>")
+        parts.append(f"<p>Rows left out of the fit, for missing values: {preparation.rows_left_out}.</p>")
     shown = preparation.columns[:_MOST_COLUMNS]
     if preparation.scaling == "none":
         parts.append(f"<p>{text(', '.join(shown))}</p>")
