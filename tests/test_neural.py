@@ -67,7 +67,7 @@ def test_numpy_and_torch_give_the_same_outputs(activation):
 def test_the_loss_is_the_formula_of_the_paper(neighbours):
     X = cloud(0, rows=60)
     maps = DiffusionMaps(2, n_neighbors=neighbours, t=2).fit(X)
-    P = _markov(maps.model_.rule, Threads(1))
+    P = _markov(maps.model_.rule)
     np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-10)
     anchors = np.array(maps.model_.rule.geometry.anchors)
     psi = maps.model_.places
@@ -92,7 +92,7 @@ def test_the_loss_is_the_formula_of_the_paper(neighbours):
 def test_slopes_are_those_of_finite_differences():
     X = cloud(1, rows=40)
     maps = DiffusionMaps(2).fit(X)
-    P = _markov(maps.model_.rule, Threads(1))
+    P = _markov(maps.model_.rule)
     eigen = training.Eigen(2.0, P, maps.eigenvalues_, np.arange(40), np.ones(40), np.ones(2), np.arange(40))
     task = training.Regression(X.copy(), maps.embedding_, np.ones(40), np.arange(0), "tanh", 0.1, eigen, plan())
     found = parameters((3, 4, 2))
@@ -113,7 +113,7 @@ def test_slopes_are_those_of_finite_differences():
 def test_patches_see_the_rows_of_the_whole_matrix():
     X = cloud(2, rows=80)
     maps = DiffusionMaps(2, n_neighbors=6).fit(X)
-    P = _markov(maps.model_.rule, Threads(1))
+    P = _markov(maps.model_.rule)
     anchors = np.array(maps.model_.rule.geometry.anchors)
     eigen = training.Eigen(1.0, P, maps.eigenvalues_, np.arange(80), np.ones(80), np.zeros(2), np.arange(80))
     task = training.Regression(anchors, maps.model_.places, np.ones(80), np.arange(0), "relu", 0.0, eigen, plan())

@@ -226,17 +226,6 @@ class DiffusionNet(NetworkEstimator):
         squares = np.square(self._way_back.embed(known.points, runner) - known.values).sum(axis=1)
         self.reconstruction_error_ = float(share @ squares)
 
-    def _learnt_back(self) -> WayBack:
-        check_is_fitted(self)
-        if not hasattr(self, "_way_back"):
-            raise ValueError("inverse=None: no way back was learnt. Fit with inverse='net'.")
-        return self._way_back
-
-    @property
-    def decoder_(self) -> Any:
-        """The network from coordinates to features."""
-        return self._learnt_back().model
-
     # -- how good it is --------------------------------------------------------------------
 
     def score(self, X: Any, y: Any = None) -> float:

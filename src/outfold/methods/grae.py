@@ -290,15 +290,6 @@ class GRAE(NetworkEstimator):
         chosen = np.sort(rng.choice(len(rows), most, replace=False))
         return _positions(embedded(fresh().fit(rows[chosen]), rows), len(rows), columns), 1
 
-    def _learnt_back(self) -> WayBack:
-        check_is_fitted(self)
-        return self._way_back
-
-    @property
-    def decoder_(self) -> Any:
-        """The network from coordinates to features."""
-        return self._learnt_back().model
-
     def score(self, X: Any, y: Any = None) -> float:
         """-(mean squared error) a feature of ``reconstruct(X)``: for grid searches.
 

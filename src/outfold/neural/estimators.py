@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from .. import _resolve, neighbors
 from .._estimator import SpectralEstimator
@@ -117,6 +118,17 @@ class NetworkEstimator(SpectralEstimator):
     def encoder_(self) -> Network:
         """The network from features to coordinates."""
         return self.model_.encoder
+
+    @property
+    def decoder_(self) -> Any:
+        """The network from coordinates to features."""
+        return self._learnt_back().model
+
+    def _learnt_back(self) -> Any:
+        check_is_fitted(self)
+        if not hasattr(self, "_way_back"):
+            raise ValueError("inverse=None: no way back was learnt. Fit with inverse='net'.")
+        return self._way_back
 
     # -- there and back --------------------------------------------------------------------
 

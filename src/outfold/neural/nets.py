@@ -80,7 +80,7 @@ class Net(Extension):
         plan = self.plan(n)
         eigen = None
         if model is not None:
-            eigen = self._eigen(model, member[n:], target, values, runner)
+            eigen = self._eigen(model, member[n:], target, values)
         rng = np.random.default_rng(self.random_state)
         labelled = np.flatnonzero(measure)
         held = held_out(labelled, self.validation, rng)
@@ -114,8 +114,8 @@ class Net(Extension):
             self.device,
         )
 
-    def _eigen(self, model: Any, rows: Array, target: Scaling, values: Array, runner: Threads) -> training.Eigen:
-        P = _markov(model.rule, runner)
+    def _eigen(self, model: Any, rows: Array, target: Scaling, values: Array) -> training.Eigen:
+        P = _markov(model.rule)
         order = np.asarray(cKDTree(values[rows], balanced_tree=False).indices)
         origin = target.mean / target.spread
         return training.Eigen(self.eigen_penalty, P, model.scale, rows, model.rule.measure, origin, order)
@@ -149,7 +149,7 @@ def _anchors(model: Any) -> Array:
     return np.asarray(model.rule.geometry.anchors)
 
 
-def _markov(rule: MarkovRule, runner: Threads) -> csr_array:
+def _markov(rule: MarkovRule) -> csr_array:
     """P between the anchors, without what changes no sum."""
     anchors = rule.geometry.anchors
     parts: list[csr_array] = []
