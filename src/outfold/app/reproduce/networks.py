@@ -147,9 +147,11 @@ def probes(model: Any, data: Factors) -> tuple[float, float, float]:
     return mse, float(np.mean(scores)), float(classes.score((new - mean) / scale, data.label[test]))
 
 
-def measure(make: Callable[[int], Factors], method: Callable[[int], Any], seed: int) -> tuple[float, float, float]:
+def measure(make: Callable[[int], Factors], method: Callable[[int], Any], seed: int) -> tuple[Any, tuple[float, ...]]:
+    """The model of the training rows, and what the probes find."""
     data = make(seed)
-    return probes(method(seed).fit(data.X[data.train]), data)
+    model = method(seed).fit(data.X[data.train])
+    return model, probes(model, data)
 
 
 # -- the experiment ------------------------------------------------------------------------
@@ -160,15 +162,16 @@ def run(effort: Effort) -> Outcome:
     tables, pictures = [], []
     for name, make in SETS.items():
         rows: list[list[Any]] = [[f"{model} (slides)", *values] for model, values in SLIDES[name].items()]
-        ours = {}
+        ours, models = {}, {}
         for method, build in methods().items():
             runs = effort.walk(range(effort.times(RUNS)), f"{name}, {method}")
-            ours[method] = np.array([measure(make, build, effort.seed + run) for run in runs])
+            found = [measure(make, build, effort.seed + run) for run in runs]
+            models[method], ours[method] = found[0][0], np.array([figures for _, figures in found])
             mean, spread = ours[method].mean(axis=0), ours[method].std(axis=0)
             rows.append([f"{method} (ours)", *(f"{m:.4f} ± {s:.4f}" for m, s in zip(mean, spread))])
         tables.append(Table(f"{name}: two coordinates", ["model", "MSE", "R²", "accuracy"], rows))
         findings += _findings(name, ours)
-        pictures.append(_picture(name, make(effort.seed)))
+        pictures.append(_picture(name, make(effort.seed), models))
     return Outcome(findings, pictures, tables)
 
 
@@ -191,11 +194,12 @@ def _findings(name: str, ours: dict[str, Array]) -> list[Finding]:
     return found
 
 
-def _picture(name: str, data: Factors) -> Picture:
-    fitted = {method: build(0).fit(data.X) for method, build in methods().items() if method != MANY}
-    figure, (row,) = plotting.grid(1, len(fitted), size=(4.8, 3.8))
-    for axes, (method, model) in zip(row, fitted.items()):
-        plotting.embedding(model, colors=data.angle, axes=axes, title=method)
+def _picture(name: str, data: Factors, models: dict[str, Any]) -> Picture:
+    """Where all rows are put, of which the models have seen the training rows."""
+    shown = {method: model for method, model in models.items() if method != MANY}
+    figure, (row,) = plotting.grid(1, len(shown), size=(4.8, 3.8))
+    for axes, (method, model) in zip(row, shown.items()):
+        plotting.embedding(model.transform(data.X, on_far="keep"), colors=data.angle, axes=axes, title=method)
     return Picture(name.replace(" ", "-"), figure, f"{name.capitalize()} in two coordinates, coloured by the angle.")
 
 
