@@ -50,18 +50,17 @@ def records(file):
 def table(file):
     """Means and spreads by method, each below the row of the slides that it is compared with."""
     every = records(file)
-    lines = ["| | set | runs | MSE | R² | accuracy | seconds |", "|---|---|---|---|---|---|---|"]
+    lines = ["| | set | runs | MSE | R² | accuracy |", "|---|---|---|---|---|---|"]
     for name, slides in networks.SLIDES.items():
         for model, values in slides.items():
-            lines.append(f"| {model}, slides | {name} | 10 | " + " | ".join(f"{x:.4f}" for x in values) + " | |")
+            lines.append(f"| {model}, slides | {name} | 10 | " + " | ".join(f"{x:.4f}" for x in values) + " |")
             for method, (_, row) in ALL.items():
                 ours = [r for r in every if r["set"] == name and r["method"] == method]
                 if row != model or not ours:
                     continue
                 found = np.array([r["found"] for r in ours])
                 told = (f"{m:.5f} ± {s:.5f}" for m, s in zip(found.mean(axis=0), found.std(axis=0)))
-                seconds = np.median([r["seconds"] for r in ours])
-                lines.append(f"| **{method}** | {name} | {len(ours)} | {' | '.join(told)} | {seconds:.0f} |")
+                lines.append(f"| **{method}** | {name} | {len(ours)} | {' | '.join(told)} |")
     return lines
 
 
