@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsRegressor
 
 from outfold import (
+    GRAE,
     PHATE,
     ClassicalMDS,
     DiffusionMaps,
+    DiffusionNet,
     Isomap,
     KernelPCA,
     LaplacianEigenmaps,
@@ -115,6 +117,11 @@ APPROXIMATE = {  # rules that do not pass through the spectral embedding, and sa
     ),
 }
 ALL_METHODS |= APPROXIMATE
+
+NETWORKS = {  # keep every law that is not about a spectrum
+    "diffusion-net": DiffusionNet(hidden=(6,), max_iter=4, random_state=0),
+    "grae": GRAE(hidden=(6,), epochs=2, random_state=0),
+}
 
 KINDS = ("plain", "duplicates", "collinear", "clusters", "outlier", "constant", "tiny", "huge", "grid")
 

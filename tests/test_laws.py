@@ -10,11 +10,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 
-from catalogue import ALL_METHODS, APPROXIMATE, cloud, clouds, new_points, quietly, tolerance
+from catalogue import ALL_METHODS, APPROXIMATE, NETWORKS, cloud, clouds, new_points, quietly, tolerance
 from outfold import PHATE, Isomap, LocallyLinearEmbedding
 from outfold.exceptions import FarPointsError, FarPointsWarning, OutfoldWarning
 
 methods = pytest.mark.parametrize("estimator", ALL_METHODS.values(), ids=ALL_METHODS.keys())
+everyone = pytest.mark.parametrize(
+    "estimator", [*ALL_METHODS.values(), *NETWORKS.values()], ids=[*ALL_METHODS.keys(), *NETWORKS.keys()]
+)
 
 
 NOT_FOR_THIS_CLOUD = (  # errors that odd clouds deserve
@@ -36,7 +39,7 @@ def fitted(estimator, X):
         raise
 
 
-@methods
+@everyone
 @given(X=clouds, seed=st.integers(0, 1000))
 def test_transform_of_any_part_of_the_training_set_equals_fit_transform(estimator, X, seed):
     model, embedding = fitted(estimator, X)
@@ -49,20 +52,21 @@ def test_transform_of_any_part_of_the_training_set_equals_fit_transform(estimato
     np.testing.assert_allclose(result[: len(part)], embedding[part], rtol=0, atol=tolerance(model, embedding))
 
 
-@methods
+@everyone
 @given(X=clouds)
 def test_the_extension_passes_through_the_spectral_embedding(estimator, X):
     model, embedding = fitted(estimator, X)
-    anchors = slice(None) if model.landmark_indices_ is None else model.landmark_indices_
+    chosen = getattr(model, "landmark_indices_", None)
+    anchors = slice(None) if chosen is None else chosen
     worst = np.abs(embedding - model.embedding_)[anchors].max()
-    if any(estimator is other for other in APPROXIMATE.values()):  # or says how far it is from it
+    if any(estimator is other for other in (APPROXIMATE | NETWORKS).values()):  # or says how far it is from it
         np.testing.assert_allclose(model.report_.extension_gap, worst, rtol=1e-6, atol=tolerance(model, embedding))
         return
     assert worst <= tolerance(model, embedding)
     assert model.report_.extension_gap <= tolerance(model, embedding)
 
 
-@methods
+@everyone
 @given(X=clouds, seed=st.integers(0, 1000))
 def test_a_row_does_not_depend_on_its_batch(estimator, X, seed):
     model, embedding = fitted(estimator, X)
@@ -73,7 +77,7 @@ def test_a_row_does_not_depend_on_its_batch(estimator, X, seed):
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-12 * max(1.0, size))
 
 
-@methods
+@everyone
 @given(X=clouds, seed=st.integers(0, 1000))
 def test_a_far_row_is_finite_flagged_and_alone_in_it(estimator, X, seed):
     model, embedding = fitted(estimator, X)
@@ -88,7 +92,7 @@ def test_a_far_row_is_finite_flagged_and_alone_in_it(estimator, X, seed):
     np.testing.assert_allclose(result[:-1], quietly(model.transform, Z), rtol=0, atol=1e-12 * size)
 
 
-@methods
+@everyone
 def test_one_far_row_in_a_batch_of_a_thousand(estimator):
     X = cloud(0, rows=150)
     model, _ = fitted(estimator, X)
@@ -160,7 +164,7 @@ def test_the_order_of_the_rows_does_not_matter(estimator):
     np.testing.assert_allclose(permuted, embedding[order], rtol=0, atol=1e-9)  # signs included
 
 
-@methods
+@everyone
 def test_float32_is_kept(estimator):
     X = cloud(4, rows=60)
     model, wide = fitted(estimator, X)
@@ -171,7 +175,7 @@ def test_float32_is_kept(estimator):
     np.testing.assert_allclose(part, embedding[:5], atol=tolerance(narrow, embedding))
 
 
-@methods
+@everyone
 def test_inputs_are_not_touched_and_layout_does_not_matter(estimator):
     X = cloud(5, rows=50)
     model, embedding = fitted(estimator, X)
@@ -182,7 +186,7 @@ def test_inputs_are_not_touched_and_layout_does_not_matter(estimator):
     assert np.array_equal(X, before)
 
 
-@methods
+@everyone
 def test_a_failed_fit_loses_nothing(estimator):
     X = cloud(6, rows=50)
     model, _ = fitted(estimator, X)
@@ -194,7 +198,7 @@ def test_a_failed_fit_loses_nothing(estimator):
     assert np.array_equal(model.transform(X), before)
 
 
-@methods
+@everyone
 def test_pandas_and_polars_in_and_out(estimator):
     import pandas as pd
     import polars as pl
@@ -236,7 +240,7 @@ EXTRA_CHECKS = (
 )
 
 
-@methods
+@everyone
 @pytest.mark.filterwarnings("ignore::outfold.exceptions.OutfoldWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # k-means on fewer points than clusters
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
@@ -261,7 +265,7 @@ def test_scikit_learn_agrees(estimator):
         getattr(estimator_checks, name)(type(estimator).__name__, clone(estimator))
 
 
-@methods
+@everyone
 def test_every_parameter_is_documented(estimator):
     for name in estimator.get_params(deep=False):
         assert name in type(estimator).__doc__, f"{name} is not in the docstring of {type(estimator).__name__}"
