@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 
 from catalogue import cloud, new_points
 from outfold import GRAE, DiffusionMaps, DiffusionNet, Isomap, LaplacianEigenmaps, Roseland, SpectralClustering
+from outfold import plan as plan_of
 from outfold.datasets import helix, s_curve
 from outfold.exceptions import FarPointsError, FarPointsWarning
 from outfold.methods.islands import Islands
@@ -20,6 +21,7 @@ from outfold.neural.nets import _markov
 from outfold.neural.networks import ACTIVATIONS, Network, Scaling
 from outfold.quality import aligned_error
 from outfold.runners import Threads
+from outfold.selection import tune
 
 torch = pytest.importorskip("torch")
 
@@ -436,8 +438,16 @@ def test_without_torch_a_fit_says_how_to_get_it(model, monkeypatch):
 
 
 @BOTH
+def test_there_are_no_stages_to_plan_or_tune(model):
+    with pytest.raises(ValueError, match="is a network, without the stages"):
+        plan_of((1000, 3), model)
+    with pytest.raises(ValueError, match="is a network, without the stages"):
+        tune(cloud(5), model)
+
+
+@BOTH
 def test_there_is_nothing_to_calibrate_with(model):
-    with pytest.raises(NotImplementedError, match="keeps no training rows"):
+    with pytest.raises(ValueError, match="keeps no training rows"):
         clone(model).fit(cloud(5)).calibrate()
 
 

@@ -69,12 +69,12 @@ def fit(
     teller = _teller(quiet, machine, out)
     if not (save or out or picture):
         raise click.UsageError("Say what to keep: --save m.outfold, --out embedding.csv or --picture p.png.")
-    _not_the_same(data, save, out, picture)
+    not_the_same(data, save, out, picture)
     estimator = options.estimator(method, others, bars=teller.bars, **given)
     if calibrate and options.recipe(estimator) is None:
         raise click.UsageError(f"--calibrate is not for {method}, which keeps no rows to hold out.")
     if picture:
-        _drawable(estimator)
+        drawable(estimator)
     table = tables.opened(data, obsm=obsm)
     teller.title(f"{method} of {table.told}", command="fit", method=method, data=str(data))
     source = prepared(teller, table, options.split(columns), id_, label, scale)
@@ -89,7 +89,7 @@ def fit(
         from .. import storage
 
         storage.save(estimator, save, preparation=source.preparation)
-        teller.row("model", f"{save} ({_size(save)})", saved=str(save))
+        teller.row("model", f"{save} ({size_of(save)})", saved=str(save))
     if out or picture:
         _embed(teller, estimator, source, out, picture)
     teller.finish()
@@ -152,7 +152,7 @@ def transform(
     from . import flow
 
     teller = _teller(quiet, machine, out)
-    _not_the_same(data, out, picture)
+    not_the_same(data, out, picture)
     if trust and out.suffix in (".npy", ".zarr"):
         raise click.UsageError(f"--trust adds columns that {out.suffix} cannot name: write csv, parquet or h5ad.")
     estimator, preparation = opened(model)
@@ -160,7 +160,7 @@ def transform(
     preparation.matched(table)
     id_, label = (_carried(table, given, known) for given, known in ((id_, preparation.id), (label, preparation.label)))
     if picture:
-        _drawable(estimator)
+        drawable(estimator)
     carried = [name for name in dict.fromkeys((id_, label)) if name]
     teller.title(f"{table.told} by {model.name}", command="transform", model=str(model), data=str(data))
     teller.row("scaling", f"as in the fit: {preparation.told()}", scaling=preparation.scaling)
@@ -204,7 +204,7 @@ def inverse(model: Path, data: str, out: Path, id_: str | None, quiet: bool, mac
     from . import flow
 
     teller = _teller(quiet, machine, out)
-    _not_the_same(data, out)
+    not_the_same(data, out)
     estimator, preparation = opened(model)
     table = tables.opened(data)
     id_ = _carried(table, id_, preparation.id)
@@ -227,7 +227,7 @@ def _teller(quiet: bool, machine: bool, out: Path | None = None) -> Teller:
     return Teller(quiet=quiet, machine=machine, aside=str(out) == "-")
 
 
-def _not_the_same(data: str, *places: Path | None) -> None:
+def not_the_same(data: str, *places: Path | None) -> None:
     """Refuse to write over what is read, or twice to one place."""
     given = [path.resolve() for path in places if path is not None and str(path) != "-"]
     if len(set(given)) != len(given) or (data != "-" and Path(data).resolve() in given):
@@ -260,7 +260,7 @@ def _carried(table: Any, given: str | None, known: str | None) -> str | None:
     return known if known in table.names else None
 
 
-def _drawable(estimator: Any) -> None:
+def drawable(estimator: Any) -> None:
     """Refuse before any work what cannot be drawn."""
     from .. import plotting
 
@@ -337,6 +337,6 @@ def _tell_out(teller: Teller, out: Path | None, walk: Any, carried: list[str]) -
         teller.note(f"{out.suffix} holds numbers only, without {' and '.join(carried)}; rows are in order.")
 
 
-def _size(path: Path) -> str:
+def size_of(path: Path) -> str:
     size = path.stat().st_size
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"

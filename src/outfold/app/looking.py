@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from . import options
-from .fitting import _drawable, _not_the_same, _size, opened, prepared, tell_columns
+from .fitting import drawable, not_the_same, opened, prepared, size_of, tell_columns
 from .options import option
 from .telling import Teller
 
@@ -51,7 +51,7 @@ def info(model: Path, quiet: bool, machine: bool) -> None:
         teller.row("spectrum", "  ".join(f"{value:.4g}" for value in values[:8]), eigenvalues=values)
     if getattr(estimator, "epsilon_", None) is not None:
         teller.row("epsilon", f"{estimator.epsilon_:.4g}", epsilon=float(estimator.epsilon_))
-    teller.row("file", f"{_size(model)}, written by Outfold {known['versions']['outfold']}", bytes=known["bytes"])
+    teller.row("file", f"{size_of(model)}, written by Outfold {known['versions']['outfold']}", bytes=known["bytes"])
     for text in getattr(getattr(estimator, "report_", None), "warnings", ()):
         teller.note(text)
     teller.finish()
@@ -151,7 +151,7 @@ def tune(
     from ..sinks import replacing
 
     teller = Teller(quiet=quiet, machine=machine)
-    _not_the_same(data, picture)
+    not_the_same(data, picture)
     epsilon = options.value(given.pop("epsilon")) if given.get("epsilon") else "auto"
     seed, jobs = given["seed"], given["jobs"]
     estimator = options.estimator(method, others, bars=teller.bars, **given)
@@ -243,11 +243,11 @@ def report(
     from . import sheet
 
     teller = Teller(quiet=quiet, machine=machine)
-    _not_the_same(str(model), out)
+    not_the_same(str(model), out)
     estimator, preparation = opened(model)
     table = None
     if data is not None:
-        _not_the_same(data, out)
+        not_the_same(data, out)
         table = tables.opened(data, obsm=obsm)
         preparation.matched(table)
         if label is not None:
@@ -256,7 +256,7 @@ def report(
             label = preparation.label
     elif label is not None:
         raise click.UsageError("--label names a column of DATA; there is none.")
-    _drawable(estimator)
+    drawable(estimator)
     with teller.hearing():
         sheet.write(out, model, estimator, preparation, table, label)
     teller.title(f"report of {model.name}", command="report", model=str(model))

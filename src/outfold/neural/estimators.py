@@ -88,11 +88,14 @@ class NetworkEstimator(SpectralEstimator):
     reconstruction_error_: float
 
     def _recipe(self) -> Any:
-        raise AssertionError("networks have no recipe of their own")
+        raise ValueError(
+            f"{type(self).__name__} is a network, without the stages of a spectral method to plan, tune or expand: how "
+            "long it takes is found out by training. Ask the method it follows instead."
+        )
 
     def calibrate(self, X: Any = None, **options: Any) -> Any:
         """Not for networks, which keep no training rows to hold out: see ``report_`` and ``history_`` instead."""
-        raise NotImplementedError(
+        raise ValueError(
             f"{type(self).__name__} keeps no training rows to hold out. Calibrate the spectral method with "
             "extension='net' instead; trust(X) tells support, distance, residual and disagreement."
         )
@@ -173,9 +176,6 @@ class NetworkEstimator(SpectralEstimator):
         way_back = self._learnt_back()
         places = self._known().values
         return way_back.embed(_between(places, n, spread, random_state), self._runner())
-
-    def score(self, X: Any, y: Any = None) -> float:
-        raise AssertionError("a method says what it is scored by")
 
 
 NEAR = 5
