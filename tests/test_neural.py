@@ -19,7 +19,7 @@ from outfold.methods.islands import Islands
 from outfold.neural import Net, training
 from outfold.neural.nets import _markov
 from outfold.neural.networks import ACTIVATIONS, Network, Scaling
-from outfold.quality import aligned_error
+from outfold.quality import aligned_error, kernel_loss
 from outfold.runners import Threads
 from outfold.selection import tune
 
@@ -443,6 +443,12 @@ def test_there_are_no_stages_to_plan_or_tune(model):
         plan_of((1000, 3), model)
     with pytest.raises(ValueError, match="is a network, without the stages"):
         tune(cloud(5), model)
+
+
+@BOTH
+def test_there_is_no_kernel_to_lose(model):
+    with pytest.raises(TypeError, match="has no kernel to look at"):
+        kernel_loss(clone(model).fit(cloud(5)), cloud(5))
 
 
 @BOTH

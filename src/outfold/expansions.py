@@ -338,8 +338,10 @@ def _by_blocks(function: Any, X: Array, width: int) -> Array:
 def expansion(estimator: Any) -> Expansion:
     """The expansion of a fitted estimator."""
     check_is_fitted(estimator)
-    if not hasattr(estimator, "model_"):
-        raise TypeError(f"{type(estimator).__name__} has no kernel to look at: pass a fitted method of Outfold.")
+    if not hasattr(getattr(estimator, "model_", None), "rule"):
+        raise TypeError(
+            f"{type(estimator).__name__} has no kernel to look at: pass a fitted spectral method of Outfold."
+        )
     if estimator._precomputed():
         raise ValueError(
             f"{estimator._precomputed()}='precomputed' tells of rows and anchors only, and this needs the kernel "
