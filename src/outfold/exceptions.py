@@ -29,6 +29,10 @@ class ModelFileError(ValueError):
     """A model file is not one, is damaged, or holds what no model can hold."""
 
 
+class ClusterError(RuntimeError):
+    """Workers or the scheduler of a cluster were lost; says which rows were at work and how to go on."""
+
+
 class ConvergenceError(RuntimeError):
     """No solver reached its tolerance; ``partial`` holds the best spectrum found (or None)."""
 

@@ -32,7 +32,6 @@ ENTRY = 4e-9  # seconds for an entry of a dense kernel: distance, exponential, s
 VISIT = 1.8e-7  # seconds for each neighbour found by a tree
 EDGE = 3e-8  # seconds for an edge of a graph, on the way to an operator
 PRODUCT = 4e-9  # seconds for a term of a sparse product
-SECOND = 5  # second neighbours for each neighbour
 
 
 @dataclass(frozen=True)
@@ -251,7 +250,7 @@ def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str,
     k = edges.k
     chunk = roseland.chunk_rows(n, f, k, view.memory)
     passes = 1 if chunk >= n else 2
-    gram = m * min(m, SECOND * k)
+    gram = m * min(m, roseland.SECOND * k)
     kept = 12.0 * gram * view.updatable
     rows = chunk * (24.0 + 16 * f)
     sums = 24.0 * gram * (1 if chunk >= n else 2)

@@ -19,15 +19,16 @@ passes everywhere as where steps are shortest: with the pace tau = (b / a)^alpha
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial, reduce
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, issparse, vstack
 from scipy.special import gammainc
 
 from . import _products, components, graphs, neighbors
@@ -38,7 +39,7 @@ from .landmarks import Anchors, along_the_tree
 from .neighbors import Lists
 from .normalizations import MarkovRule, Operator, SolvedOverLandmarks, links, scale_both_sides
 from .runners import BLOCK_ENTRIES, Threads, block_rows, row_blocks
-from .sources import InMemory, Source
+from .sources import Elsewhere, InMemory, Source
 from .trust import LOG_FLOOR, Reference
 
 Array = NDArray[Any]
@@ -51,6 +52,9 @@ SEARCHED_ROWS = 1 << 15  # at a time, on each thread
 GRAM_ROWS = 2048  # of a sparse product at a time
 CHUNK_ENTRY_BYTES = 28  # what an entry of a chunk takes at the most: column and weight, and both once more, turned
 CHUNK_SHARE = 0.4  # of the memory
+PART_MEMORY = 1 << 29  # bytes for a walk over a part of rows elsewhere, on one thread
+GRAM_BYTES = 1 << 26  # of a piece of the Gram matrix, where it is summed up in pieces
+SECOND = 5  # second neighbours for each neighbour: right for surfaces
 
 
 @dataclass(frozen=True)
@@ -195,8 +199,70 @@ class Gathered:
     index: Array | None  # which rows the landmarks are
 
 
+@dataclass(frozen=True)
+class Sums:
+    """What the first pass sums up of some rows."""
+
+    seen: Array  # for each landmark, the mass of rows that see it
+    log_mass: Array  # of every so many-th row
+    entries: float
+    least: float  # of the log mass of all rows
+
+    def joined(self, later: Sums) -> Sums:
+        """Of these rows and of those that follow them."""
+        return Sums(
+            self.seen + later.seen,
+            np.append(self.log_mass, later.log_mass),
+            self.entries + later.entries,
+            min(self.least, later.least),
+        )
+
+    @classmethod
+    def of(cls, seen: Array, log_mass: Array, entries: int, every: int, start: int) -> Sums:
+        return cls(seen, log_mass[-start % every :: every].copy(), float(entries), float(log_mass.min(initial=np.inf)))
+
+    @classmethod
+    def restored(cls, state: dict[str, Array]) -> Sums:
+        return cls(state["seen"], state["log_mass"], float(state["entries"]), float(state["least"]))
+
+
+@dataclass(frozen=True)
+class FirstPass:
+    """The first pass over a part of the rows, where they are."""
+
+    passes: Passes  # without rows
+    every: int
+
+    def __call__(self, points: Array, measure: Array, start: int) -> Sums:
+        found = self.passes.over(points, measure).first_sums(self.every, 0, start)
+        return reduce(Sums.joined, (sums for _, sums in found))
+
+
+@dataclass(frozen=True)
+class SecondPass:
+    """The second pass over a part of the rows: pieces of their Gram matrix, at once or one by one."""
+
+    passes: Passes  # without rows
+    gain: Array
+    pieces: list[slice]
+
+    def __call__(self, points: Array, measure: Array, start: int, piece: int | None = None) -> Any:
+        passes = self.passes.over(points, measure)
+        if piece is not None:
+            return passes.gram_piece(self.gain, self.pieces[piece])
+        G = passes.second(self.gain)
+        return tuple(G[rows] for rows in self.pieces) if len(self.pieces) > 1 else G
+
+
+def _summed(G: Any, part: Any) -> Any:
+    """A sum that leaves both as they are: what was found elsewhere may be asked for again."""
+    return csr_array(G + part) if issparse(G) else G + part
+
+
 class Passes(ABC):
     """Two walks over the rows; sums are taken block by block in order, so threads do not change them."""
+
+    piecewise = False  # whether pieces of the Gram matrix are found one by one, for want of memory
 
     def __init__(
         self,
@@ -223,8 +289,8 @@ class Passes(ABC):
         """Blocks from ``start`` on with what ``look`` finds there, in order."""
 
     @abstractmethod
-    def _look_first(self, block: slice, *seen: Any) -> tuple[Array, Array, int]:
-        """Sums for each landmark, log mass of each row, number of entries."""
+    def _look_first(self, every: int, start: int, block: slice, *seen: Any) -> Sums:
+        """What a block sees, the first row of all being row ``start`` of the data."""
 
     @abstractmethod
     def _look_second(self, gain: Array, block: slice, *seen: Any) -> Any:
@@ -242,27 +308,53 @@ class Passes(ABC):
     def added(self, G: Any, part: Any) -> Any:
         """The sum with one more block."""
 
+    @abstractmethod
+    def pieces(self) -> list[slice]:
+        """Rows of the Gram matrix that are summed up together, where rows are elsewhere."""
+
+    @abstractmethod
+    def put_together(self, parts: list[Any]) -> Any:
+        """A Gram matrix from its pieces."""
+
     def first(self) -> tuple[Array, Reference, float]:
         """p_X, the mass of rows each landmark sees; what rows see; entries a row."""
-        step, every = self._step(gram=False), 1 + len(self.rows) // SAMPLED_ROWS
-        state = self._restored("first pass") or {
-            "seen": np.zeros(len(self.geometry.anchors)),
-            "log_mass": np.empty(0),
-            "totals": np.array([0.0, np.inf]),  # entries, least log mass
-            "next": np.array(0),
-            "landmarks": np.array(len(self.geometry.anchors)),
-        }
-        for block, (sums, log_mass, entries) in self._walk(self._look_first, step, int(state["next"]), "first pass"):
-            state["seen"] += sums
-            state["totals"] = np.array([state["totals"][0] + entries, min(state["totals"][1], log_mass.min())])
-            state["log_mass"] = np.append(state["log_mass"], log_mass[-block.start % every :: every])
-            state["next"] = np.array(block.stop)
-            self.checkpoint.keep("first pass", state, done=block.stop == len(self.rows))
-        entries, least = state["totals"]
-        reference = Reference.of(state["log_mass"], np.array([least]), self.measure[::every])
-        hundredth = Reference.of(state["log_mass"], np.array([np.inf]), self.measure[::every]).lowest
+        every, count = 1 + len(self.rows) // SAMPLED_ROWS, len(self.geometry.anchors)
+        state = self._restored("first pass")
+        start = 0 if state is None else int(state.pop("next"))
+        sums = Sums(np.zeros(count), np.empty(0), 0.0, np.inf) if state is None else Sums.restored(state)
+        for block, more in self.first_sums(every, start):
+            sums = sums.joined(more)
+            kept = {"next": np.array(block.stop), "landmarks": np.array(count), **asdict(sums)}
+            self.checkpoint.keep("first pass", kept, done=block.stop == len(self.rows))
+        weight = self.measure[::every]
+        reference = Reference.of(sums.log_mass, np.array([sums.least]), weight)
+        hundredth = Reference.of(sums.log_mass, np.array([np.inf]), weight).lowest
         self.low = max(reference.lowest, min(hundredth, reference.typical + LITTLE_SUPPORT))
-        return state["seen"], reference, float(entries) / len(self.rows)
+        return sums.seen, reference, float(sums.entries) / len(self.rows)
+
+    def first_sums(self, every: int, start: int, offset: int = 0) -> Iterator[tuple[slice, Sums]]:
+        """Block by block from ``start`` on; the first row of all is row ``offset`` of the data."""
+        if not isinstance(self.rows, Elsewhere):
+            yield from self._walk(partial(self._look_first, every, offset), self._step(gram=False), start, "first pass")
+            return
+        look = FirstPass(self._alone(), every)
+        for block, (sums,) in self.rows.joined(
+            look, Sums.joined, self.measure, self.runner, title="first pass", start=start
+        ):
+            yield block, sums
+
+    def _alone(self) -> Passes:
+        """The same walks without rows, to be sent to where rows are."""
+        alone = copy.copy(self)
+        alone.rows = alone.measure = alone.kept = None  # type: ignore[assignment]
+        alone.runner, alone.memory, alone.checkpoint = Threads(1), PART_MEMORY, Checkpoint()
+        return alone
+
+    def over(self, points: Array, measure: Array) -> Passes:
+        """The same walks over these rows."""
+        there = copy.copy(self)
+        there.rows, there.measure = InMemory(points), measure
+        return there
 
     def correction(self, seen: Array, alpha: float, total: float) -> tuple[Array, Array]:
         """omega, which undoes the density of rows (of mass ``total``) and of landmarks, and the pace tau."""
@@ -277,12 +369,7 @@ class Passes(ABC):
         """W^T diag(m / d) W with d = W gain, gain = omega p_X: G before its columns are scaled by sqrt(omega)."""
         state = self._restored("second pass") or {"next": np.array(0)}
         G = self._restored_gram(state, len(gain))
-        for block, part in self._walk(
-            partial(self._look_second, gain),
-            self._step(gram=True),
-            int(state["next"]),
-            "second pass",
-        ):
+        for block, part in self.gram_sums(gain, int(state["next"])):
             G = self.added(G, part)
             self.checkpoint.keep(
                 "second pass",
@@ -290,6 +377,24 @@ class Passes(ABC):
                 done=block.stop == len(self.rows),
             )
         return G
+
+    def gram_sums(self, gain: Array, start: int) -> Iterator[tuple[slice, Any]]:
+        """The Gram matrix of blocks from ``start`` on."""
+        if not isinstance(self.rows, Elsewhere):
+            yield from self._walk(partial(self._look_second, gain), self._step(gram=True), start, "second pass")
+            return
+        look = SecondPass(self._alone(), gain, pieces := self.pieces())
+        for block, found in self.rows.joined(
+            look,
+            _summed,
+            self.measure,
+            self.runner,
+            title="second pass",
+            start=start,
+            pieces=len(pieces),
+            apart=self.piecewise,
+        ):
+            yield block, self.put_together(found)
 
     @staticmethod
     def operator(G: Any, seen: Array, omega: Array, pace: Array) -> Operator:
@@ -338,15 +443,46 @@ class Dense(Passes):
         blocks = ((block, (block, points)) for block, points in self.rows.blocks(step, start))
         yield from self.runner.over(lambda block, points: (block, look(block, points)), blocks, title, len(self.rows))
 
-    def _look_first(self, block: slice, points: Array) -> tuple[Array, Array, int]:
+    def _look_first(self, every: int, start: int, block: slice, points: Array) -> Sums:
         W = self.affinities(points)
-        return W.T @ self.measure[block], self._log_mass(W.sum(axis=1)), W.size
+        log_mass = self._log_mass(W.sum(axis=1))
+        return Sums.of(W.T @ self.measure[block], log_mass, W.size, every, start + block.start)
 
     def _look_second(self, gain: Array, block: slice, points: Array) -> Array:
+        W = self._over_root_degrees(gain, block, points)
+        return W.T @ W
+
+    def _over_root_degrees(self, gain: Array, block: slice, points: Array) -> Array:
         W = self.affinities(points)
         d = W @ gain
         W *= np.sqrt(np.where(d > 0, self.measure[block] / np.maximum(d, TINY), 0.0))[:, None]  # sees no landmark: none
-        return W.T @ W
+        return W
+
+    @property
+    def piecewise(self) -> bool:  # type: ignore[override]
+        return len(self.pieces()) > 1
+
+    def pieces(self) -> list[slice]:
+        return _pieces(count := len(self.geometry.anchors), 8 * count)
+
+    def gram_piece(self, gain: Array, rows: slice) -> Array:
+        """Some rows of the Gram matrix, from the diagonal on."""
+        out = np.zeros((rows.stop - rows.start, len(gain) - rows.start))
+        step = block_rows(len(gain))
+        for block, points in self.rows.blocks(step):
+            W = self._over_root_degrees(gain, block, points)
+            out += W[:, rows].T @ W[:, rows.start :]
+        return out
+
+    def put_together(self, parts: list[Array]) -> Array:
+        if len(parts) == 1:
+            return parts[0]
+        G = np.empty((len(self.geometry.anchors),) * 2)
+        for rows, part in zip(self.pieces(), parts):
+            G[rows, rows.start :] = part
+            G[rows.start :, rows] = part.T
+            G[rows, rows] = (part[:, : len(part)] + part[:, : len(part)].T) / 2
+        return G
 
     def _landmarks_themselves(self) -> tuple[Array, Array, Array]:
         points = self.geometry.anchors
@@ -406,13 +542,20 @@ class Near(Passes):
         self.runner.run(lambda part: self.kernel.affinity(W[part]), row_blocks(len(W), 4))
         return W
 
-    def _look_first(self, block: slice, points: Array, kept: Kept) -> tuple[Array, Array, int]:
+    def _look_first(self, every: int, start: int, block: slice, points: Array, kept: Kept) -> Sums:
         W = self._weights(points, kept)
         sums, mass = np.zeros(len(self.geometry.anchors)), np.empty(len(kept.order))
         _products.sums_both_ways(kept.ptr, kept.index, W, self.measure[block][kept.order], sums, mass)
         log_mass = np.empty(len(mass))
         log_mass[kept.order] = self._log_mass(mass)
-        return sums, log_mass, len(W)
+        return Sums.of(sums, log_mass, len(W), every, start + block.start)
+
+    def pieces(self) -> list[slice]:
+        count = len(self.geometry.anchors)
+        return _pieces(count, 12 * min(count, SECOND * self.geometry.k))
+
+    def put_together(self, parts: list[csr_array]) -> csr_array:
+        return parts[0] if len(parts) == 1 else csr_array(vstack(parts))
 
     def _look_second(self, gain: Array, block: slice, points: Array, kept: Kept) -> csr_array:
         W = self._weights(points, kept)
@@ -439,6 +582,13 @@ class Near(Passes):
 
     def added(self, G: Any, part: csr_array) -> csr_array:
         return part if G is None else csr_array(G + part)
+
+
+def _pieces(rows: int, row_bytes: int) -> list[slice]:
+    """Rows of about ``GRAM_BYTES`` together."""
+    count = -(-rows * row_bytes // GRAM_BYTES)
+    step = -(-rows // count)
+    return [slice(at, min(at + step, rows)) for at in range(0, rows, step)]
 
 
 def local_dimension(lists: Lists) -> float:

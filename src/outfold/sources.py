@@ -86,17 +86,45 @@ class Source:
         return hashlib.sha256(repr(self.shape).encode() + self.take(index).tobytes()).hexdigest()
 
     def _checked(self, block: slice, rows: Array) -> tuple[slice, Array]:
-        rows = np.ascontiguousarray(rows, dtype=float)
-        if not np.isfinite(rows.sum()) and not np.isfinite(rows).all():
-            bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-            raise ValueError(
-                f"Input contains NaN or infinity: {len(bad)} of rows {block.start} to {block.stop - 1} of {self}, the "
-                f"first is row {block.start + bad[0]}. Drop or fill them first."
-            )
-        return block, rows
+        return block, checked(rows, block.start, str(self))
 
     def __str__(self) -> str:
         return f"the data ({self.shape[0]} x {self.shape[1]})"
+
+
+class Elsewhere(Source):
+    """Rows that lie in parts, perhaps on other machines: functions go to the rows, and small answers come back."""
+
+    def joined(
+        self,
+        look: Callable[..., Any],
+        join: Callable[[Any, Any], Any],
+        measure: Any,
+        runner: Any,
+        *,
+        title: str,
+        start: int = 0,
+        pieces: int = 1,
+        apart: bool = False,
+    ) -> Iterator[tuple[slice, list[Any]]]:
+        """What ``look`` finds of all rows from ``start`` on, joined over more and more of them.
+
+        Parameters
+        ----------
+        look : ``look(rows, measure, start)``, told which row of the data is the first of these
+            With several ``pieces`` it returns a tuple of so many, joined each on its own; ``apart`` asks for them one by
+            one, ``look(rows, measure, start, piece)``.
+        join : ``join(earlier, later)``, associative
+        measure : the weight of each row of the data
+        """
+        raise AssertionError("rows elsewhere take functions")
+
+    def array(self) -> Array:
+        raise ValueError(
+            f"This fit needs all rows in memory, and {self} lies in parts, {8e-9 * self.shape[0] * self.shape[1]:.3g} "
+            "GB in all. Roseland, or landmarks=5000 with diffusion maps, goes through them where they are; "
+            "X.compute() brings them here if they fit."
+        )
 
 
 @dataclass(frozen=True)
@@ -250,10 +278,31 @@ class Blocks(Source):
             yield block
 
 
+def checked(rows: Any, start: int, told: str) -> Array:
+    """Rows as finite float64, of which the first is row ``start`` of the data."""
+    rows = np.ascontiguousarray(rows, dtype=float)
+    if not np.isfinite(rows.sum()) and not np.isfinite(rows).all():
+        bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        raise ValueError(
+            f"Input contains NaN or infinity: {len(bad)} of rows {start} to {start + len(rows) - 1} of {told}, the "
+            f"first is row {start + bad[0]}. Drop or fill them first."
+        )
+    return rows
+
+
+def in_dask(X: Any) -> bool:
+    """Whether it is a collection of Dask's; nothing is imported for that."""
+    return type(X).__module__.split(".")[0] == "dask"
+
+
 def opened(X: Any) -> Source | None:
     """A source for what is on disk or comes in blocks; None for what is an array, or can be made one."""
     if isinstance(X, Source):
         return X
+    if in_dask(X):
+        from . import scale
+
+        return scale.rows_of(X)
     if isinstance(X, str | Path):
         return _file(Path(X))
     if isinstance(X, Sequence) and len(X) and all(isinstance(part, str | Path) for part in X):
