@@ -12,7 +12,7 @@ import pytest
 import zarr
 
 from catalogue import quietly, up_to_signs
-from outfold import ClassicalMDS, DiffusionMaps, Isomap, KernelPCA, LaplacianEigenmaps, Roseland, roseland, sources
+from outfold import ClassicalMDS, DiffusionMaps, Isomap, KernelPCA, LaplacianEigenmaps, Roseland, _passes, sources
 from outfold.datasets import s_curve
 from outfold.exceptions import FarPointsError, FarPointsWarning
 from outfold.landmarks import FarthestPoint, InverseDensity, KMeans, MinDistance, RPCholesky
@@ -120,8 +120,8 @@ def test_every_landmark_method_goes_through_blocks(method, tmp_path):
 
 def test_rows_that_fit_in_one_chunk_are_searched_once(monkeypatch):
     X, _ = s_curve(2000, random_state=0)
-    searched, search = [], roseland.Near._kept
-    monkeypatch.setattr(roseland.Near, "_kept", lambda self, *words: (searched.append(1), search(self, *words))[1])
+    searched, search = [], _passes.Near._kept
+    monkeypatch.setattr(_passes.Near, "_kept", lambda self, *words: (searched.append(1), search(self, *words))[1])
     maps = Roseland(3, landmarks=100, n_neighbors=8, random_state=0)
     streamed = maps.fit(lambda: (X[:700], X[700:])).eigenvalues_
     assert len(searched) == 1
@@ -285,7 +285,7 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(kind, tmp_path):
 
 KILLED = """
 import os, signal, sys, numpy as np
-from outfold import Roseland, _engine, _resolve, roseland
+from outfold import Roseland, _engine, _passes, _resolve
 from outfold.checkpoints import Checkpoint
 stage, at, rows, folder, near = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5] == "near"
 count = 0
@@ -297,15 +297,15 @@ def dying(call):
             os.kill(os.getpid(), signal.SIGKILL)
         return call(*args, **kwargs)
     return wrapped
-kind = roseland.Near if near else roseland.Dense
+kind = _passes.Near if near else _passes.Dense
 if stage == "solve":
     _engine.solve = dying(_engine.solve)
 elif stage != "none":
     name = "_look_first" if stage == "first" else "_look_second"
     setattr(kind, name, dying(getattr(kind, name)))
 _resolve.free_memory = lambda: 1.3e10 if stage == "none" else 1.45e10  # less the second time
-roseland.CHUNK_SHARE = 6e-4
-roseland.block_rows = lambda width: 16384
+_passes.CHUNK_SHARE = 6e-4
+_passes.block_rows = lambda width: 16384
 rows = np.load(rows, mmap_mode="r")
 model = Roseland(3, landmarks=80, n_neighbors=8 if near else None, random_state=None, n_jobs=1,
                  checkpoint=Checkpoint(folder, seconds=0)).fit(rows)

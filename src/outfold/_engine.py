@@ -15,7 +15,7 @@ from ._problem import Kept, Problem
 from ._report import Report
 from .bandwidths import ALL_EQUAL
 from .extensions import Known
-from .landmarks import Anchors, Everything
+from .landmarks import Anchors, Everything, able
 from .normalizations import Operator, Rows
 from .runners import Threads, row_blocks
 from .solvers import Auto, Spectrum, orient, solve
@@ -161,7 +161,7 @@ class Fit:
 def fit(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
     """Walk the stages."""
     view = recipe.view
-    _check_count(recipe.wanted, int(np.count_nonzero(measure)))
+    _check_count(recipe.wanted, able(measure))
     anchors = recipe.landmarks.select(rows, measure, rng)
     if not view.given:
         _check_points(anchors.points)

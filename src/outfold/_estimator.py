@@ -80,11 +80,12 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         rows, dtype = self._rows(X, recipe)
         if hasattr(recipe.view, "memory"):
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
-        measure = sample_measure(sample_weight, len(rows))
+        measure = measure_on(rows, sample_weight)
         seed = _resolve.seed(self.random_state)
         checkpoint = getattr(recipe.view, "checkpoint", Checkpoint())
         if checkpoint.folder is not None:  # what is free may differ the second time, and with it the chunks
-            seed, memory = checkpoint.begin(self._key(rows, sample_weight), seed, recipe.view.memory)
+            weights = None if sample_weight is None else measure
+            seed, memory = checkpoint.begin(self._key(rows, weights), seed, recipe.view.memory)
             recipe = replace(recipe, view=replace(recipe.view, memory=memory))
         self._fitted_recipe = recipe  # parameters may be set anew before the next fit
         found = _engine.fit(rows, recipe, measure, np.random.default_rng(seed), runner)
@@ -103,10 +104,10 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
             return crossfit.choose(rows, recipe, found, known, extension, runner)
         return _engine.extended(found, rows, known, extension, runner)
 
-    def _key(self, rows: Source, sample_weight: Any) -> str:
+    def _key(self, rows: Source, weights: Any) -> str:
         """What tells this fit from others: parameters, data and weights."""
         told = {name: value for name, value in self.get_params().items() if name not in BESIDE}
-        told.update(kind=type(self).__name__, data=rows.fingerprint(), sample_weight=sample_weight)
+        told.update(kind=type(self).__name__, data=rows.fingerprint(), sample_weight=weights)
         parts = (v.tobytes() if isinstance(v, np.ndarray) else repr(v).encode() for _, v in sorted(told.items()))
         return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
@@ -151,40 +152,59 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         X : array of shape (n, n_features), or (n, n_anchors) if precomputed
             Or what ``fit`` takes block by block: a memmap, paths of .npy, .parquet or .zarr, a function that gives
             blocks of rows.
+            A Dask array or DataFrame: a lazy one is returned, with its chunks or divisions.
         on_far : {"warn", "nan", "raise", "nearest"}
             What to do with rows outside the data: embed them and warn, give NaN, raise, or give the
-            position of the nearest training point.
+            position of the nearest training point. What is lazy does not warn: see ``trust(X).flag``.
         out : array, memmap or path ending in .npy, .parquet or .zarr, optional
-            Where the embedding goes, block by block; it is returned. A file appears when it is complete.
+            Where the embedding goes, block by block; it is returned. A file appears when it is complete. Of Dask's
+            rows, a path ending in .zarr or .parquet (a folder of files).
         return_trust : bool
             Also return ``trust(X)``, found on the way.
         """
         if on_far != "keep":
             _resolve.one_of("on_far", on_far, _resolve.ON_FAR)
         check_is_fitted(self)
+        if sources.in_dask(X):
+            return self._lazily(X, out, on_far=on_far, embedding=True, trust=return_trust)
         source = sources.opened(X)
         if return_trust and (source is not None or out is not None):
             raise ValueError("return_trust=True is for rows in memory: call trust on blocks of what is streamed.")
         if source is not None or out is not None:
             return self._transform_blocks(source, X, on_far, out)
-        Z = self._validate(X, reset=False)
-        embedding, trust = self.model_.look(Z, self._runner())
-        if on_far != "keep" and trust.flag.any():
-            self._answer_far(on_far, Z, embedding, trust)
+        Z, embedding, trust = self._looked(X, on_far)
         if return_trust:
             return embedding.astype(Z.dtype, copy=False), self._judged(Z, embedding, trust)
         return embedding.astype(Z.dtype, copy=False)
 
-    def _transform_blocks(self, source: Source | None, X: Any, on_far: str, out: Any) -> Any:
-        """As ``transform``, a block of rows at a time."""
+    def _looked(self, X: Any, on_far: str, start: int = 0) -> tuple[Array, Array, Trust]:
+        """Rows, checked, their embedding and evidence; the first is row ``start`` of the data."""
+        Z = self._validate(X, reset=False)
+        embedding, trust = self.model_.look(Z, self._runner())
+        if on_far != "keep" and trust.flag.any():
+            self._answer_far(on_far, Z, embedding, trust, start)
+        return Z, embedding, trust
+
+    def _lazily(self, X: Any, out: Any = None, **wanted: Any) -> Any:
+        """The same of the rows of a Dask collection, when they are asked for."""
+        from . import _lazy
+
+        self._refuse_batchwise()
+        return _lazy.applied(self, X, out, **wanted)
+
+    def _refuse_batchwise(self) -> None:
         if getattr(getattr(self.model_, "extension", None), "batchwise", False):
             raise ValueError(
                 "Joint degrees are those of a whole batch, which must be in memory: pass an array without out=, or "
                 "LeastSquares(degrees='training')."
             )
+
+    def _transform_blocks(self, source: Source | None, X: Any, on_far: str, out: Any) -> Any:
+        """As ``transform``, a block of rows at a time."""
+        self._refuse_batchwise()
         rows = InMemory(self._validate(X, reset=False)) if source is None else source
         if source is not None:
-            self._check_features(source)
+            self._check_features(source.shape[1], source.names, str(source))
         shape = (len(rows), self._n_features_out)
         dtype = rows.values.dtype if isinstance(rows, InMemory) else np.dtype(float)
         if out is None:
@@ -211,16 +231,16 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
             self._warn_far(int(flag.sum()), len(flag), f"the first is row {flag.argmax()}")
         return out
 
-    def _check_features(self, source: Source) -> None:
-        if source.shape[1] != self.n_features_in_:
+    def _check_features(self, count: int, names: list[str] | None, told: str) -> None:
+        if count != self.n_features_in_:
             raise ValueError(
-                f"X has {source.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                f"X has {count} features, but {type(self).__name__} is expecting {self.n_features_in_} "
                 "features as input."
             )
         known = getattr(self, "feature_names_in_", None)
-        if known is not None and source.names is not None and list(known) != source.names:
-            other = next((a, b) for a, b in zip(known, source.names) if a != b)
-            raise ValueError(f"The columns of {source} are not those of the fit: {other[1]!r} instead of {other[0]!r}.")
+        if known is not None and names is not None and list(known) != names:
+            other = next((a, b) for a, b in zip(known, names) if a != b)
+            raise ValueError(f"The columns of {told} are not those of the fit: {other[1]!r} instead of {other[0]!r}.")
 
     # -- how far to believe it -------------------------------------------------------------
 
@@ -232,12 +252,14 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         (what the kernel of the training points leaves unexplained of the row, 0 to 1), ``disagreement`` (how far a
         second extension puts it) and, after ``calibrate``, ``error``: a radius that holds with probability ``coverage``
         the position a fit with the row among the training data would give, aligned over the training data.
+
+        Of a Dask array these are lazy Dask arrays; of a DataFrame a lazy DataFrame of them is returned.
         """
         coverage = _resolve.number("coverage", coverage, low=0.0, high=1.0, open_low=True)
         check_is_fitted(self)
-        Z = self._validate(X, reset=False)
-        embedding, trust = self.model_.look(Z, self._runner())
-        return self._judged(Z, embedding, trust, coverage)
+        if sources.in_dask(X):
+            return self._lazily(X, trust=True, coverage=coverage)
+        return self._judged(*self._looked(X, "keep"), coverage)
 
     def _judged(self, Z: Array, embedding: Array, trust: Trust, coverage: float = 0.9) -> Trust:
         if "_witness" not in self.__dict__:
@@ -278,7 +300,7 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         if X is None and sample_weight is not None:
             raise ValueError("sample_weight belongs to the rows of X; without X those of the fit are used.")
         source = InMemory(np.asarray(self.landmarks_)) if X is None else self._given_rows(X)
-        measure = self._anchor_measure if X is None else sample_measure(sample_weight, len(source))
+        measure = self._anchor_measure if X is None else measure_on(source, sample_weight)
         extension = self._chosen_extension()
         epsilon = self.report_.epsilon if X is None or len(source) == self.report_.n_samples else np.nan
         sample, recipe = crossfit.fitted(source, measure, recipe, rows, len(self.eigenvalues_), epsilon, runner)
@@ -297,7 +319,7 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         source = sources.opened(X)
         if source is None:
             return InMemory(np.ascontiguousarray(self._validate(X, reset=False), dtype=float))
-        self._check_features(source)
+        self._check_features(source.shape[1], source.names, str(source))
         return source
 
     # -- and back --------------------------------------------------------------------------
@@ -308,8 +330,11 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         Parameters
         ----------
         Z : array of shape (n, n_components)
+            Of a Dask array or DataFrame a lazy one is returned.
         """
         way_back = self._learnt_back()
+        if sources.in_dask(Z):
+            return self._lazily(Z, features=True)
         Z = check_array(Z, dtype=[np.float64, np.float32])
         if Z.shape[1] != self._n_features_out:
             raise ValueError(f"Z has {Z.shape[1]} columns, but the embedding has {self._n_features_out} components.")
@@ -390,6 +415,11 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return None
 
     def _validate(self, X: Any, *, reset: bool) -> Array:
+        if sources.in_dask(X):
+            raise TypeError(
+                "This needs rows in memory, and X is Dask's: X.compute() brings them, if they fit. transform, "
+                "inverse_transform and trust take Dask's rows as they are, and so do fits with landmarks."
+            )
         if issparse(X):
             raise TypeError(
                 f"{type(self).__name__} does not take sparse feature matrices. Reduce them first "
@@ -425,6 +455,17 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         tags.input_tags.sparse = False
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def measure_on(rows: Source, sample_weight: Any) -> Any:
+    """The measure on rows, here or where they are."""
+    if not sources.in_dask(sample_weight):
+        return sample_measure(sample_weight, len(rows))
+    from . import scale
+
+    if isinstance(rows, scale.Spread):
+        return scale.Weights.of(sample_weight, rows)
+    return sample_measure(sample_weight.compute(), len(rows))
 
 
 def sample_measure(sample_weight: Any, n: int) -> Array:

@@ -21,7 +21,7 @@ from .bandwidths import Neighbor, Percentile
 from .distances import Metric
 from .graphs import DenseSurvey, check_table
 from .runners import Threads, row_blocks
-from .sources import InMemory, Source
+from .sources import Elsewhere, InMemory, Source
 
 Array = NDArray[Any]
 
@@ -92,7 +92,7 @@ class Enough:
         return min(rows, max(500, int(4 * np.sqrt(rows))))
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        return Random(self.count(int(np.count_nonzero(measure)))).select(rows, measure, rng)
+        return Random(self.count(able(measure))).select(rows, measure, rng)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class UpTo:
         return min(rows, self.most)
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        return Random(self.count(int(np.count_nonzero(measure)))).select(rows, measure, rng)
+        return Random(self.count(able(measure))).select(rows, measure, rng)
 
 
 @dataclass(frozen=True)
@@ -246,12 +246,23 @@ def _median_squared(points: Array) -> float:
     return Percentile(50.0).bandwidth(DenseSurvey(some, some.gram(Threads()), np.ones(len(some.anchors)))).epsilon
 
 
-def _some(measure: Array, count: Any, rng: np.random.Generator) -> Array:
+def able(measure: Any) -> int:
+    """How many rows have a positive weight."""
+    if isinstance(measure, np.ndarray):
+        return len(measure) if measure.min() > 0 else int(np.count_nonzero(measure))
+    return sum(measure.able)
+
+
+def _some(measure: Any, count: Any, rng: np.random.Generator) -> Array:
     """So many rows of positive weight, at random, in order."""
+    return _positive(measure, np.sort(rng.choice(able(measure), size=count(able(measure)), replace=False)))
+
+
+def _positive(measure: Any, ranks: Array) -> Array:
+    """Which rows are the ranks-th of positive weight."""
     if measure.min() > 0:
-        return np.sort(rng.choice(len(measure), size=count(len(measure)), replace=False))
-    able = np.flatnonzero(measure > 0)
-    return np.sort(able[rng.choice(len(able), size=count(len(able)), replace=False)])
+        return ranks
+    return np.flatnonzero(measure > 0)[ranks] if isinstance(measure, np.ndarray) else measure.positive(ranks)
 
 
 def _pool(
@@ -259,12 +270,12 @@ def _pool(
 ) -> tuple[Array, Array, int]:
     """Rows to choose from, which they are, and how many to choose: all, or ``most`` times as many at random (of what is
     not in memory as many as make ``POOL_BYTES``)."""
-    able = len(measure) if measure.min() > 0 else int((measure > 0).sum())
-    count = count_of(size, able)
-    enough = min(able, most * count)
+    most_of = able(measure)
+    count = count_of(size, most_of)
+    enough = min(most_of, most * count)
     if not isinstance(rows, InMemory):
         enough = min(enough, max(count, POOL_BYTES // (8 * rows.shape[1])))
-    index = _some(measure, lambda _: int(enough), rng) if enough < able else np.flatnonzero(measure > 0)
+    index = _some(measure, lambda _: int(enough), rng) if enough < most_of else _positive(measure, np.arange(most_of))
     return np.ascontiguousarray(rows.take(index), dtype=float), index, count
 
 
@@ -281,12 +292,30 @@ def count_of(size: int | float, rows: int) -> int:
     return count
 
 
+@dataclass(frozen=True)
+class NearestTo:
+    """How much of some rows each point is the nearest to."""
+
+    search: Any
+    runner: Threads
+
+    def __call__(self, points: Array, measure: Array, start: int) -> Array:
+        lists = self.search.closest(points, 1, self.runner)
+        return np.bincount(lists.index[lists.ptr[:-1]], weights=measure, minlength=len(self.search.distances.anchors))
+
+
 def _standing_for(found: Anchors, rows: Source, measure: Array) -> Anchors:
     """The landmarks with the weight of the rows they are nearest to; those nearest to none are left out."""
     search = neighbors.build(Metric().fit(np.ascontiguousarray(found.points, dtype=float)), "auto")
     mass = np.zeros(len(found.points))
-    for block, points in rows.blocks(1 << 18):
-        lists = search.closest(points, 1, Threads())
-        mass += np.bincount(lists.index[lists.ptr[:-1]], weights=measure[block], minlength=len(mass))
+    if isinstance(rows, Elsewhere):
+        for _, (part,) in rows.joined(
+            NearestTo(search, Threads(1)), np.add, measure, Threads(), title="weighing landmarks"
+        ):
+            mass += part
+    else:
+        nearest = NearestTo(search, Threads())
+        for block, points in rows.blocks(1 << 18):
+            mass += nearest(points, measure[block], block.start)
     some = np.flatnonzero(mass > 0)
     return replace(found.at(some), measure=mass[some] / mass[some].mean())

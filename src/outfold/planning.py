@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import roseland, sources
+from . import _passes, sources
 from .affinities import Affinities
 from .centring import Distant, Kernels
 from .geodesics import Geodesic
@@ -239,7 +239,7 @@ def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str,
     told = chosen + view._told(edges)
     if isinstance(edges, AllPairs):
         solver, solve = _dense_solve(case, m)
-        block = 8.0 * m * case.cores * min(n, roseland.gram_step(m))
+        block = 8.0 * m * case.cores * min(n, _passes.gram_step(m))
         walk = n * m * ENTRY / case.cores
         kept = 8.0 * m * m * view.updatable
         return told, solver, [
@@ -248,9 +248,9 @@ def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str,
             replace(solve, bytes=solve.bytes + kept),
         ]  # fmt: skip
     k = edges.k
-    chunk = roseland.chunk_rows(n, f, k, view.memory)
+    chunk = _passes.chunk_rows(n, f, k, view.memory)
     passes = 1 if chunk >= n else 2
-    gram = m * min(m, roseland.SECOND * k)
+    gram = m * min(m, _passes.SECOND * k)
     kept = 12.0 * gram * view.updatable
     rows = chunk * (24.0 + 16 * f)
     sums = 24.0 * gram * (1 if chunk >= n else 2)
@@ -258,7 +258,7 @@ def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str,
     if m > Auto.lanczos_up_to:
         solver, solve = _sparse_solve(case, m, gram)
     looked = _search(case, n, m, k)
-    searching = 40.0 * k * min(chunk, roseland.SEARCHED_ROWS * case.cores)  # threads keep it to the end
+    searching = 40.0 * k * min(chunk, _passes.SEARCHED_ROWS * case.cores)  # threads keep it to the end
     return told, solver, [
         Stage("first pass", rows + chunk * k * 12.0 + searching, looked),
         Stage(

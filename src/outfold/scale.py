@@ -11,15 +11,17 @@ import re
 import uuid
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import sinks
 from .exceptions import ClusterError
 from .runners import Threads, available_cores, blas_threads
 from .sources import Elsewhere, checked, extra
@@ -51,14 +53,14 @@ def rows_of(X: Any) -> Spread:
     if np.isnan(X.shape[0]):
         X = X.persist() if client() is None else X  # a scheduler here keeps no answers, and rows may be drawn
         X.compute_chunk_sizes()
-    return Spread(_by_rows(X), names)
+    return Spread(by_rows(X), names)
 
 
 def is_frame(X: Any) -> bool:
     return hasattr(X, "map_partitions") and hasattr(X, "divisions")
 
 
-def _by_rows(X: Any) -> Any:
+def by_rows(X: Any) -> Any:
     """Chunked by rows alone."""
     return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
 
@@ -188,8 +190,10 @@ class Weights:
     able: tuple[int, ...]  # rows above 0 in each part
 
     @classmethod
-    def of(cls, weights: Any, rows: Spread) -> Weights:
-        """Checked, with one walk over them."""
+    def of(cls, weights: Any, rows: Spread, unit: float | None = None) -> Weights:
+        """Checked, with one walk over them; ``unit`` is what they are divided by, where that is known."""
+        if hasattr(weights, "divisions"):
+            weights = weights.to_dask_array(lengths=True)
         if weights.ndim != 1:
             raise ValueError(f"Sample weights must be 1D array or scalar; got shape {weights.shape}.")
         if np.isnan(weights.shape[0]):
@@ -197,9 +201,7 @@ class Weights:
         if weights.shape[0] != len(rows):
             raise ValueError(f"sample_weight has {weights.shape[0]} entries for {len(rows)} rows.")
         weights = weights.rechunk((rows.values.chunks[0],))
-        parts = weights.to_delayed()
-        found = np.array(_dask("base").compute(*[_task("weights", _weighed)(part) for part in parts]))
-        finite, least, able, total, whole = found.T
+        finite, least, able, total, whole = _facts(weights)
         if not finite.all() or least.min() < 0:
             raise ValueError(f"sample_weight must be finite and >= 0; the smallest given is {least.min():.3g}.")
         if able.sum() < 2:
@@ -207,8 +209,11 @@ class Weights:
                 f"sample_weight is zero for all but {able.sum():.0f} of {len(rows)} rows; a fit needs at least 2 rows "
                 "of positive weight."
             )
-        unit = 1.0 if whole.all() else total.sum() / able.sum()
+        unit = _unit(able, total, whole) if unit is None else unit
         return cls(weights, unit, total.sum() / unit, least.min() / unit, tuple(able.astype(int).tolist()))
+
+    def __repr__(self) -> str:
+        return f"Weights of {len(self)} rows: {self.total!r} in all, {self.least!r} at the least, {self.able} above 0"
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
@@ -243,6 +248,22 @@ class Weights:
         return (self.values[block] / self.unit).to_delayed()[0]
 
 
+def unit(weights: Any) -> float:
+    """What weights are divided by: 1 if all are whole numbers, else the mean of those above 0."""
+    if hasattr(weights, "divisions"):
+        weights = weights.to_dask_array()
+    return _unit(*_facts(weights)[2:])
+
+
+def _unit(able: Array, total: Array, whole: Array) -> float:
+    return 1.0 if whole.all() else float(total.sum() / able.sum())
+
+
+def _facts(weights: Any) -> Array:
+    tasks = [_task("weights", _weighed)(part) for part in weights.to_delayed()]
+    return np.array(_dask("base").compute(*tasks), dtype=float).T
+
+
 def _weighed(part: Any) -> tuple[float, ...]:
     part = np.asarray(part, dtype=float)
     finite = np.isfinite(part).all()
@@ -259,6 +280,36 @@ def _weight(measure: Any, block: slice) -> Any:
     if isinstance(measure, Weights):
         return measure.part(block)
     return float(measure[0]) if measure.strides == (0,) else np.array(measure[block])
+
+
+# -- files ---------------------------------------------------------------------------------
+
+
+def write(table: Any, path: Path, suffix: str, names: Sequence[str]) -> None:
+    """A Dask array into a new Zarr array, or into a folder of Parquet files, one for each part."""
+    if suffix == ".zarr":
+        table = _even(table)
+        sinks.new_zarr(path, table.shape, table.dtype, table.chunksize)
+    else:
+        path.mkdir()
+    work, start = [], 0
+    for number, (part, size) in enumerate(zip(table.to_delayed()[:, 0], table.chunks[0])):
+        block = slice(start, start := start + (0 if np.isnan(size) else size))
+        if suffix == ".zarr":
+            task = _task("writing", sinks.into_zarr, block)(str(path), block.start, part)
+        else:
+            task = _task("writing", sinks.parquet_part, block)(str(path / f"part-{number:06d}.parquet"), names, part)
+        work.append((block, task))
+    deque(_at_work(work, "writing", max(IN_FLIGHT, 2 * _threads())), maxlen=0)
+
+
+def _even(table: Any) -> Any:
+    """In parts of one size (but the last), so that no two tasks write to one chunk of a Zarr array."""
+    if np.isnan(table.shape[0]):
+        table = table.persist()
+        table.compute_chunk_sizes()
+    size = max(max(table.chunks[0]), 1)
+    return table if all(part == size for part in table.chunks[0][:-1]) else table.rechunk({0: size})
 
 
 # -- at work -------------------------------------------------------------------------------
@@ -345,8 +396,8 @@ def _telling(rows: slice, title: str) -> Iterator[None]:
             ) from error
         if kind in LOST:
             raise ClusterError(
-                f"The scheduler was lost in the {title} over rows {rows.start} to {rows.stop - 1} ({error}). A fit with "
-                "checkpoint=FOLDER that is begun again on a new cluster goes on from what had come back."
+                f"The scheduler was lost in the {title} over rows {rows.start} to {rows.stop - 1} ({error}). A fit "
+                "with checkpoint=FOLDER that is begun again on a new cluster goes on from what had come back."
             ) from error
         raise
 

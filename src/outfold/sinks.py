@@ -180,6 +180,30 @@ def _zarr(path: Path, shape: tuple[int, int], dtype: Any, names: list[str]) -> I
     yield write
 
 
+# -- parts written by several processes -----------------------------------------------------
+
+
+def new_zarr(path: Path, shape: tuple[int, int], dtype: Any, chunks: tuple[int, int]) -> None:
+    """An array to put parts into."""
+    extra("zarr", "io").open(str(path), mode="w", shape=shape, dtype=np.dtype(dtype), chunks=chunks)
+
+
+def into_zarr(path: str, start: int, rows: Array) -> int:
+    """Put rows into an array that is there; twice does no harm."""
+    store = extra("zarr", "io").open(path, mode="r+")
+    store[start : start + len(rows)] = rows
+    return len(rows)
+
+
+def parquet_part(path: str, names: list[str], rows: Array) -> int:
+    """Rows as a file of their own, which is whole or not there."""
+    beside = f"{path}.{secrets.token_hex(4)}.part"
+    with _parquet(Path(beside), (len(rows), len(names)), rows.dtype, names) as write:
+        write(slice(0, len(rows)), rows)
+    os.replace(beside, path)
+    return len(rows)
+
+
 # -- tables --------------------------------------------------------------------------------
 
 

@@ -112,8 +112,8 @@ class Elsewhere(Source):
         Parameters
         ----------
         look : ``look(rows, measure, start)``, told which row of the data is the first of these
-            With several ``pieces`` it returns a tuple of so many, joined each on its own; ``apart`` asks for them one by
-            one, ``look(rows, measure, start, piece)``.
+            With several ``pieces`` it returns a tuple of so many, joined each on its own; ``apart`` asks for them one
+            by one, ``look(rows, measure, start, piece)``.
         join : ``join(earlier, later)``, associative
         measure : the weight of each row of the data
         """

@@ -23,17 +23,18 @@ from scipy.optimize import linear_sum_assignment, nnls
 from scipy.sparse import block_array, csr_array, issparse
 from scipy.sparse.csgraph import connected_components
 
-from . import _engine, neighbors
+from . import _engine, neighbors, scale
 from ._engine import ExtendedModel, Fit, Recipe, SpectralModel
+from ._passes import Passes
 from ._problem import Problem
 from ._report import Drift
 from .graphs import DenseGraph
 from .landmarks import Anchors, Points
 from .normalizations import Operator, scale_both_sides
-from .roseland import Gathered, LandmarkDiffusion, NearestLandmarks, Passes
+from .roseland import Gathered, LandmarkDiffusion, NearestLandmarks
 from .runners import Threads, row_blocks
 from .solvers import solve
-from .sources import Source
+from .sources import Source, in_dask
 
 Array = NDArray[Any]
 
@@ -87,14 +88,14 @@ def update(past: Past, recipe: Recipe, rows: list[Source], sample_weight: Any, r
     """
     recipe, exact, new, old = past.recipe(recipe), len(rows) > 1, rows[0], past.found
     past = replace(past, unit=unit(sample_weight)) if exact else past
-    measure = weights(sample_weight, len(rows[-1]), past.unit)
+    measure = weights(sample_weight, rows[-1], past.unit)
     if exact and len(rows[-1]) < past.gathered.rows + len(new):
         raise ValueError(
             f"source has {len(rows[-1])} rows, but {past.gathered.rows} were seen before and {len(new)} are new: it "
             "must hold them all. To leave some out, fit again."
         )
     with runner.blas():
-        own = weights(None, len(new), 1.0) if exact else measure
+        own = weights(None, new, 1.0) if exact else measure
         points, which = _new_landmarks(past.gathered, old.model, new, own, runner)
         anchors = _anchors(past.gathered, old.model.rule.geometry.anchors, points, which)
         sums = _repeated if exact else _continued
@@ -110,12 +111,17 @@ def unit(sample_weight: Any) -> float:
     """What a fit divides weights by: whole numbers are counts, others are scaled to mean 1."""
     if sample_weight is None:
         return 1.0
+    if in_dask(sample_weight):
+        return scale.unit(sample_weight)
     given = np.atleast_1d(np.asarray(sample_weight, dtype=float))
     return 1.0 if (given == np.round(given)).all() else float(given[given > 0].mean())
 
 
-def weights(sample_weight: Any, n: int, unit: float) -> Array:
-    """The measure on n rows."""
+def weights(sample_weight: Any, rows: Source, unit: float) -> Any:
+    """The measure on rows."""
+    n = len(rows)
+    if in_dask(sample_weight) and isinstance(rows, scale.Spread):
+        return scale.Weights.of(sample_weight, rows, unit)
     given = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=float)
     if given.ndim > 1 or (given.ndim == 1 and len(given) != n):
         raise ValueError(f"sample_weight has shape {given.shape} for {n} rows.")

@@ -185,7 +185,7 @@ def _answer(estimator: Any, points: Array, trust: bool, on_far: str) -> tuple[Ar
     """Positions, the columns beside them, and which rows are outside the data."""
     places, found = estimator.model_.look(points, Threads(estimator.n_jobs))
     flag = found.flag
-    more = [estimator._nearest_centre(estimator._features(places))] if hasattr(estimator, "cluster_centers_") else []
+    more = [estimator._clusters(places)] if hasattr(estimator, "cluster_centers_") else []
     if trust:
         judged = estimator._judged(points, places, found)
         more += [judged.support, judged.flag, *([] if judged.error is None else [judged.error])]

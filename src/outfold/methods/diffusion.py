@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
+from sklearn.utils.validation import check_is_fitted
 
 from .. import _resolve
 from .._engine import Recipe
@@ -19,6 +20,7 @@ from ..affinities import Affinities
 from ..lowrank import LowRankDiffusion
 from ..normalizations import Markov
 from ..solvers import LowRank
+from ..sources import in_dask
 
 Array = NDArray[Any]
 
@@ -269,23 +271,31 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
 
     def _adopt(self, found: Any, dtype: Any) -> None:
         super()._adopt(found, dtype)
-        features = self._features(found.embedding)
-        start = _greedy_centres(features, found.measure, self.n_clusters)
+        self.__dict__.pop("labels_", None)
+        here = found.embedding is not None  # else the landmarks stand for the rows
+        features = self._features(found.embedding if here else found.model.embed(found.anchors.points, self._runner()))
+        measure = found.measure if here else found.anchors.measure
+        start = _greedy_centres(features, measure, self.n_clusters)
         means = KMeans(self.n_clusters, init=start, n_init=1, tol=1e-8, max_iter=1000, algorithm="lloyd")
-        means.fit(features, sample_weight=found.measure)
+        means.fit(features, sample_weight=measure)
         self.cluster_centers_ = means.cluster_centers_
-        self.labels_ = self._nearest_centre(features)
+        if here:
+            self.labels_ = self._clusters(found.embedding)
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit and return ``labels_``."""
-        return self.fit(X, y, sample_weight=sample_weight).labels_
+        """Fit and return ``labels_``; of rows that are not in memory, ``predict(X)``."""
+        self.fit(X, y, sample_weight=sample_weight)
+        return self.labels_ if "labels_" in self.__dict__ else self.predict(X)
 
     def predict(self, X: Any) -> Array:
         """The cluster of any points: the nearest centre in the embedding."""
-        return self._nearest_centre(self._features(np.asarray(super().transform(X), dtype=float)))
+        if in_dask(X):
+            check_is_fitted(self)
+            return self._lazily(X, label=True)
+        return self._clusters(np.asarray(super().transform(X), dtype=float))
 
-    def _nearest_centre(self, features: Array) -> Array:
-        return pairwise_distances_argmin(features, self.cluster_centers_)
+    def _clusters(self, embedding: Array) -> Array:
+        return pairwise_distances_argmin(self._features(embedding), self.cluster_centers_)
 
     def _features(self, embedding: Array) -> Array:
         if not self.normalize_rows:

@@ -1,0 +1,210 @@
+"""What a fitted model says of the rows of a Dask collection: another collection, found when it is asked for.
+
+A model looks at each part where it lies. What comes out has the chunks, or the index and divisions, of what went in.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import get_config
+
+from . import scale, sinks
+from .trust import Trust
+
+Array = NDArray[Any]
+
+OF_ROWS = ("embedding_", "labels_", "spectral_", "_past")  # of the training rows: nothing that other rows need
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is wanted of each row, as columns of a table."""
+
+    embedding: tuple[str, ...] = ()
+    trust: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    label: bool = False
+    on_far: str = "keep"
+    coverage: float = 0.9
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.embedding, *self.trust, *self.features, *(("cluster",) if self.label else ()))
+
+    def columns(self, estimator: Any, rows: Any, start: int) -> Iterator[Array]:
+        """In the order of ``names``; the first row is row ``start`` of all."""
+        if not len(rows):
+            yield from (np.empty(0) for _ in self.names)
+            return
+        if self.features:
+            yield from estimator.inverse_transform(rows).T
+        if self.embedding or self.trust or self.label:
+            Z, embedding, trust = estimator._looked(rows, self.on_far, start)
+            if self.label:
+                yield estimator._clusters(embedding)
+            if self.embedding:
+                yield from embedding.T
+            if self.trust:
+                judged = estimator._judged(Z, embedding, trust, self.coverage)
+                yield from (getattr(judged, name) for name in self.trust)
+
+
+def applied(
+    estimator: Any,
+    X: Any,
+    out: Any = None,
+    *,
+    embedding: bool = False,
+    trust: bool = False,
+    features: bool = False,
+    label: bool = False,
+    **options: Any,
+) -> Any:
+    """The collection of what is wanted; written to ``out``, if that is given."""
+    frame = scale.is_frame(X)
+    names = [str(name) for name in X.columns] if frame else None
+    _check(estimator, X, names, features)
+    if options.get("on_far") == "warn":
+        options["on_far"] = "keep"  # nobody would hear it
+    look = Look(
+        tuple(map(str, estimator.get_feature_names_out())) if embedding else (),
+        _told(estimator) if trust else (),
+        _features(estimator) if features else (),
+        label,
+        **options,
+    )
+    model = scale.travelling(_light(estimator))
+    if out is not None:
+        return _written(_table(X, model, look), Path(out), look, out)
+    if frame:
+        return _split_frame(_frame(X, model, look), look)
+    return _split_array(_table(X, model, look), look)
+
+
+def _check(estimator: Any, X: Any, names: list[str] | None, back: bool) -> None:
+    if len(getattr(X, "shape", (0, 0))) != 2:
+        raise ValueError(f"A Dask array of rows and columns is needed, or a DataFrame; got {X!r}.")
+    count = len(names) if names is not None else int(X.shape[1])
+    if back:
+        if count != estimator._n_features_out:
+            raise ValueError(f"Z has {count} columns, but the embedding has {estimator._n_features_out} components.")
+        return
+    if estimator._precomputed() is None:
+        estimator._check_features(count, names, "the Dask DataFrame")
+    container = getattr(estimator, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
+    if container != "default":
+        raise ValueError(
+            f"set_output(transform={container!r}) would bring every row here. Pass a Dask DataFrame to get one back, "
+            "with set_output(transform='default')."
+        )
+
+
+def _features(estimator: Any) -> tuple[str, ...]:
+    known = getattr(estimator, "feature_names_in_", None)
+    return tuple(f"x{at}" for at in range(estimator.n_features_in_)) if known is None else tuple(map(str, known))
+
+
+def _told(estimator: Any) -> tuple[str, ...]:
+    """Which facts this model tells of a row."""
+    names = ["support", "flag"]
+    if estimator._precomputed() is None:
+        names += ["distance", "residual", "disagreement"]
+    return (*names, "error") if hasattr(estimator, "calibration_") else tuple(names)
+
+
+def _light(estimator: Any) -> Any:
+    """The model alone, on one thread."""
+    if estimator._precomputed() is None and "_witness" not in estimator.__dict__:
+        estimator.trust(estimator._known().points[:1])  # learnt here once, not by every worker
+    light = copy.copy(estimator)
+    for name in OF_ROWS:
+        light.__dict__.pop(name, None)
+    if "_sealed" in light.__dict__:
+        light._sealed = {name: read for name, read in light._sealed.items() if name not in OF_ROWS}
+    light.n_jobs, light.verbose = 1, False
+    return light
+
+
+# -- tables of numbers ---------------------------------------------------------------------
+
+
+def _table(X: Any, model: Any, look: Look) -> Any:
+    """A Dask array with the columns of ``look``."""
+    if scale.is_frame(X):
+        X = X.to_dask_array()
+    X = scale.by_rows(X)
+    kind = np.dtype(np.int64 if look.names == ("cluster",) else np.float32 if X.dtype == np.float32 else np.float64)
+    return X.map_blocks(
+        _block,
+        model,
+        look,
+        kind,
+        chunks=(X.chunks[0], (len(look.names),)),
+        dtype=kind,
+        meta=np.empty((0, len(look.names)), kind),
+    )
+
+
+def _block(rows: Any, estimator: Any, look: Look, kind: Any, block_info: Any = None) -> Array:
+    start = 0
+    if block_info and block_info.get(0):
+        start = block_info[0]["array-location"][0][0]
+    found = look.columns(estimator, np.asarray(rows), 0 if start is None or np.isnan(start) else int(start))
+    return np.column_stack(list(found)).astype(kind, copy=False)
+
+
+def _split_array(table: Any, look: Look) -> Any:
+    if look.label:
+        return table[:, 0]
+    count = len(look.embedding) or len(look.features)
+    if not look.trust:
+        return table
+    columns = {name: table[:, count + at] for at, name in enumerate(look.trust)}
+    trust = Trust(**{**columns, "flag": columns["flag"].astype(bool)})
+    return (table[:, :count], trust) if count else trust
+
+
+# -- frames --------------------------------------------------------------------------------
+
+
+def _frame(X: Any, model: Any, look: Look) -> Any:
+    """A Dask DataFrame with the columns of ``look``, and the index of X."""
+    return X.map_partitions(_partition, model, look, meta=_partition(X._meta, None, look))
+
+
+def _partition(rows: Any, estimator: Any, look: Look) -> Any:
+    found = dict(zip(look.names, look.columns(estimator, rows, 0)))
+    for name, kind in (("flag", bool), ("cluster", np.int64)):
+        if name in found:
+            found[name] = found[name].astype(kind)
+    return type(rows)(found, index=rows.index)
+
+
+def _split_frame(frame: Any, look: Look) -> Any:
+    if look.label:
+        return frame["cluster"]
+    if look.embedding and look.trust:
+        return frame[list(look.embedding)], frame[list(look.trust)]
+    return frame
+
+
+# -- files ---------------------------------------------------------------------------------
+
+
+def _written(table: Any, path: Path, look: Look, out: Any) -> Any:
+    """The table in a Zarr array, or a folder of Parquet files, one for each part; ``out``, when it is complete."""
+    if look.trust or path.suffix not in (".zarr", ".parquet"):
+        raise ValueError(
+            f"out={str(out)!r}: rows of Dask's go to a path ending in .zarr or .parquet (a folder of files), without "
+            "return_trust. Other places take what the lazy result gives: transform(X).compute(), .to_zarr, ..."
+        )
+    with sinks.replacing(path) as beside:
+        scale.write(table, beside, path.suffix, look.names)
+    return out
