@@ -24,12 +24,11 @@ from .neighbors import Lists
 from .normalizations import Operator, links, scale_both_sides
 from .runners import BLOCK_ENTRIES, Threads, block_rows, row_blocks
 from .sources import Elsewhere, InMemory, Source
-from .trust import LOG_FLOOR, Reference
+from .trust import LOG_FLOOR, SAMPLED_ROWS, Reference
 
 Array = NDArray[Any]
 
 TINY = np.finfo(float).tiny
-SAMPLED_ROWS = 1_000_000  # training rows from which the typical mass is read
 LITTLE_SUPPORT = -3.0  # where few rows are but some may be: a twentieth of the typical mass
 LEAST_RADIUS = 0.1  # of a landmark's neighbourhood, in units of the median one
 SEARCHED_ROWS = 1 << 15  # at a time, on each thread
@@ -183,13 +182,13 @@ class Passes(ABC):
         if not isinstance(self.rows, Elsewhere):
             yield from self._walk(partial(self._look_first, every, offset), self._step(gram=False), start, "first pass")
             return
-        look = FirstPass(self._alone(), every)
+        look = FirstPass(self.alone(), every)
         for block, (sums,) in self.rows.joined(
             look, Sums.joined, self.measure, self.runner, title="first pass", start=start
         ):
             yield block, sums
 
-    def _alone(self) -> Passes:
+    def alone(self) -> Passes:
         """The same walks without rows, to be sent to where rows are."""
         alone = copy.copy(self)
         alone.rows = alone.measure = alone.kept = None  # type: ignore[assignment]
@@ -229,7 +228,7 @@ class Passes(ABC):
         if not isinstance(self.rows, Elsewhere):
             yield from self._walk(partial(self._look_second, gain), self._step(gram=True), start, "second pass")
             return
-        look = SecondPass(self._alone(), gain, pieces := self.pieces())
+        look = SecondPass(self.alone(), gain, pieces := self.pieces())
         for block, found in self.rows.joined(
             look,
             _summed,

@@ -26,6 +26,7 @@ from .reconstruction import Reconstruction
 from .roseland import LandmarkDiffusion
 from .runners import Threads, free_memory
 from .solvers import Auto
+from .sources import InMemory
 
 FLOPS = 2.5e10  # of a product, a second on one core
 ENTRY = 4e-9  # seconds for an entry of a dense kernel: distance, exponential, sums
@@ -39,8 +40,9 @@ class Stage:
     """A part of a fit."""
 
     name: str
-    bytes: float
+    bytes: float  # at once; on workers, of the one that needs most
     seconds: float
+    moved: float = 0.0  # bytes between machines
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Plan:
     solver: str
     memory: float  # bytes that are allowed
     stages: tuple[Stage, ...]
+    workers: int = 0  # each on one thread; 0: this process
+    parts: int = 0  # that the rows lie in
 
     @property
     def peak(self) -> float:
@@ -65,18 +69,28 @@ class Plan:
         return sum(stage.seconds for stage in self.stages)
 
     @property
+    def moved(self) -> float:
+        """Bytes that go from machine to machine, or are read."""
+        return sum(stage.moved for stage in self.stages)
+
+    @property
     def fits(self) -> bool:
         return self.peak <= self.memory
 
     def __str__(self) -> str:
         rows, features = self.shape
+        where = f", {self.parts} parts on {self.workers} workers" if self.workers else ""
         lines = [
-            f"{self.method} of {rows} x {features}: {self.anchors} anchors, {self.edges}, solver {self.solver}",
-            *(f"  {s.name:<12} {s.bytes / 1e6:>10,.0f} MB {s.seconds:>9.1f} s" for s in self.stages),
-            f"  {'all':<12} {self.peak / 1e6:>10,.0f} MB {self.seconds:>9.1f} s"
-            f"   of {self.memory / 1e6:,.0f} MB: {'fits' if self.fits else 'does not fit'}",
+            f"{self.method} of {rows} x {features}: {self.anchors} anchors, {self.edges}, solver {self.solver}{where}",
+            *(self._line(s.name, s.bytes, s.seconds, s.moved) for s in self.stages),
+            self._line("all", self.peak, self.seconds, self.moved)
+            + ("" if self.workers else f"   of {self.memory / 1e6:,.0f} MB: {'fits' if self.fits else 'does not fit'}"),
         ]
         return "\n".join(lines)
+
+    def _line(self, name: str, held: float, seconds: float, moved: float) -> str:
+        beside = f"   {moved / 1e6:>12,.0f} MB moved" if self.workers else ""
+        return f"  {name:<12} {held / 1e6:>10,.0f} MB {seconds:>9.1f} s{beside}"
 
 
 @dataclass(frozen=True)
@@ -91,12 +105,27 @@ class _Case:
     in_memory: bool
 
 
-def plan(X: Any, method: Any, *, in_memory: bool | None = None) -> Plan:
+def plan(
+    X: Any, method: Any, *, in_memory: bool | None = None, workers: int | None = None, measured: bool = False
+) -> Plan:
     """What ``method.fit(X)`` would take; X may be the shape alone.
 
-    ``in_memory``: whether the rows are, so that the fit keeps their embedding. By default arrays are, files are not;
-    a shape stands for rows that need not be, if the method can do without.
+    Parameters
+    ----------
+    X : rows as ``fit`` takes them, or (rows, features)
+    method : an estimator, or its class
+    in_memory : bool, optional
+        Whether the rows are, so that the fit keeps their embedding. By default arrays are, files are not; a shape
+        stands for rows that need not be, if the method can do without.
+    workers : int, optional
+        A fit with landmarks of rows that lie in parts, on so many workers of one thread each: bytes are those of the
+        worker that needs most, and what goes between machines is told too.
+    measured : bool
+        For ``workers``: find the seconds a row takes by looking at a part of X (of a shape, at random numbers), which
+        takes some seconds itself, rather than by those of a typical core.
 
+    Examples
+    --------
     >>> from outfold import Roseland, plan
     >>> found = plan((4_000_000, 3), Roseland(10, landmarks=400_000, memory="8GB"))
     >>> found.edges, found.fits
@@ -112,6 +141,11 @@ def plan(X: Any, method: Any, *, in_memory: bool | None = None) -> Plan:
     shape = tuple(map(int, X)) if alone else np.shape(X) if source is None else source.shape
     if len(shape) != 2 or min(shape) < 1:
         raise ValueError(f"A plan is for rows and features, not for shape {shape}.")
+    if workers is not None:
+        from . import _workers
+
+        rows = None if alone else InMemory(np.asarray(X, dtype=float)) if source is None else source
+        return _workers.plan(recipe, (shape[0], shape[1]), rows, workers, measured)
     if in_memory is None:
         in_memory = source is None and not (alone and recipe.streams)
     return of_recipe(recipe, (shape[0], shape[1]), method._runner(), in_memory)
@@ -119,7 +153,7 @@ def plan(X: Any, method: Any, *, in_memory: bool | None = None) -> Plan:
 
 def of_recipe(recipe: Any, shape: tuple[int, int], runner: Threads, in_memory: bool) -> Plan:
     """The plan of a recipe."""
-    anchors = _anchors(recipe.landmarks, shape[0])
+    anchors = anchors_of(recipe.landmarks, shape[0])
     wanted = recipe.wanted
     components = 32 if isinstance(wanted, str) else int(np.max(wanted))
     case = _Case(*shape, anchors, components, runner.workers, in_memory)
@@ -150,7 +184,7 @@ def refuse_beyond_memory(recipe: Any, shape: tuple[int, int], runner: Threads, i
     raise MemoryError(f"{told} Pass memory='{found.peak * 1.1 / 1e9:.2f}GB'.")
 
 
-def _anchors(choice: Any, rows: int) -> int:
+def anchors_of(choice: Any, rows: int) -> int:
     if isinstance(choice, Everything):
         return rows
     if isinstance(choice, Points):
@@ -160,11 +194,15 @@ def _anchors(choice: Any, rows: int) -> int:
     return count_of(choice.size, rows)
 
 
+def search_seconds(features: int, rows: int, anchors: int, k: int) -> float:
+    """On one core, to find the k nearest of the anchors for so many rows."""
+    if features <= TREE_FEATURES:
+        return rows * k * VISIT * (1 + features / 30)
+    return rows * anchors * (2 * features / FLOPS + ENTRY / 2)
+
+
 def _search(case: _Case, rows: int, anchors: int, k: int) -> float:
-    """Seconds to find the k nearest of the anchors for so many rows."""
-    if case.features <= TREE_FEATURES:
-        return rows * k * VISIT * (1 + case.features / 30) / case.cores
-    return rows * anchors * (2 * case.features / FLOPS + ENTRY / 2) / case.cores
+    return search_seconds(case.features, rows, anchors, k) / case.cores
 
 
 def _dense_solve(case: _Case, n: int) -> tuple[str, Stage]:
@@ -236,7 +274,7 @@ def _reconstruction(case: _Case, view: Reconstruction) -> tuple[str, str, list[S
 def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str, list[Stage]]:
     n, m, f = case.rows, case.anchors, case.features
     edges, chosen = (view.edges.settled(m), "auto: ") if isinstance(view.edges, Either) else (view.edges, "")
-    told = chosen + view._told(edges)
+    told = chosen + view.told(edges)
     if isinstance(edges, AllPairs):
         solver, solve = _dense_solve(case, m)
         block = 8.0 * m * case.cores * min(n, _passes.gram_step(m))

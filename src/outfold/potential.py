@@ -14,7 +14,9 @@ Entries below ``CUT`` of the largest in their row are left out.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,8 +33,8 @@ from .normalizations import Markov, Operator, Rows, lonely_mass
 from .runners import Threads, block_rows, free_memory, row_blocks
 from .scaling import Placed
 from .solvers import orient
-from .sources import Source
-from .trust import LOG_FLOOR, Reference
+from .sources import Elsewhere, Source
+from .trust import LOG_FLOOR, SAMPLED_ROWS, Reference
 
 Array = NDArray[Any]
 
@@ -198,6 +200,46 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Passed:
+    """What a walk over some rows found."""
+
+    table: csr_array  # K' diag(m / K 1) K
+    log_mass: Array  # of every so many-th row
+    least: float  # of all of them
+    entries: int
+
+    def joined(self, later: Passed) -> Passed:
+        return Passed(
+            csr_array(self.table + later.table),
+            np.append(self.log_mass, later.log_mass),
+            min(self.least, later.least),
+            self.entries + later.entries,
+        )
+
+
+@dataclass(frozen=True)
+class Through:
+    """How rows see the landmarks, and landmarks each other through them."""
+
+    geometry: Decay
+    every: int  # so many-th row tells its mass
+
+    def __call__(self, points: Array, measure: Array, start: int) -> Passed:
+        """Block by block, which is what a part of the rows may be too large for."""
+        blocks = row_blocks(len(points), self.geometry.row_entries)
+        return reduce(Passed.joined, (self.block(points[b], measure[b], start + b.start) for b in blocks))
+
+    def block(self, points: Array, measure: Array, start: int) -> Passed:
+        seen = self.geometry.seen(np.ascontiguousarray(points, dtype=float))
+        K = csr_array((np.exp(seen.log_weight), seen.index, seen.ptr), shape=(len(points), len(self.geometry.units)))
+        K.data *= np.sqrt(measure / np.maximum(K.sum(axis=1), TINY))[seen.rows()]  # out of reach: nothing
+        log_mass = log_support(seen, self.geometry.units, np.ones(len(seen.index)))
+        log_mass[seen.beyond] = LOG_FLOOR
+        log_mass = np.maximum(log_mass, LOG_FLOOR)
+        return Passed(csr_array(K.T @ K), log_mass[-start % self.every :: self.every], float(log_mass.min()), K.nnz)
+
+
+@dataclass(frozen=True)
 class HeatPotential:
     """The view of PHATE."""
 
@@ -260,23 +302,19 @@ class HeatPotential:
         self, geometry: Decay, rows: Source, measure: Array, runner: Threads
     ) -> tuple[csr_array, Reference, float]:
         """K' diag(m / K 1) K over the rows, what rows see of the landmarks, and entries a row."""
-        landmarks = len(geometry.units)
-
-        def look(block: slice, points: Array) -> tuple[csr_array, Array, int]:
-            seen = geometry.seen(np.ascontiguousarray(points, dtype=float))
-            K = csr_array((np.exp(seen.log_weight), seen.index, seen.ptr), shape=(len(points), landmarks))
-            K.data *= np.sqrt(measure[block] / np.maximum(K.sum(axis=1), TINY))[seen.rows()]  # out of reach: nothing
-            log_mass = log_support(seen, geometry.units, np.ones(len(seen.index)))
-            log_mass[seen.beyond] = LOG_FLOOR
-            return csr_array(K.T @ K), np.maximum(log_mass, LOG_FLOOR), K.nnz
-
-        blocks = ((block, (block, points)) for block, points in rows.blocks(block_rows(geometry.row_entries)))
-        A, mass, entries = csr_array((landmarks, landmarks)), [], 0
-        for part, log_mass, count in runner.over(look, blocks, "landmarks", len(rows)):
-            A, entries = A + part, entries + count
-            mass.append(log_mass)
-        found = np.concatenate(mass)
-        return A, Reference.of(found, found, measure), entries / len(rows)
+        look = Through(geometry, every := 1 + len(rows) // SAMPLED_ROWS)
+        found: Iterator[Passed]
+        if isinstance(rows, Elsewhere):
+            found = (part for _, (part,) in rows.joined(look, Passed.joined, measure, runner, title="landmarks"))
+        else:
+            blocks = (
+                (block, (points, measure[block], block.start))
+                for block, points in rows.blocks(block_rows(geometry.row_entries))
+            )
+            found = runner.over(look.block, blocks, "landmarks", len(rows))
+        passed = reduce(Passed.joined, found)
+        reference = Reference.of(passed.log_mass, np.array([passed.least]), measure[::every])
+        return passed.table, reference, passed.entries / len(rows)
 
     def _placed(self, operator: Operator, anchors: Anchors, needed: int, runner: Threads) -> Found:
         """Diffuse, take potentials, and scale the distances between them."""

@@ -104,22 +104,8 @@ class LandmarkDiffusion:
 
     def pose(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> Problem:
         chosen = isinstance(self.edges, Either)
-        edges = self.edges.settled(len(anchors.points)) if chosen else self.edges
         anchors = along_the_tree(anchors, self.metric)
-        if getattr(edges, "k", 0) > len(anchors.points):
-            raise ValueError(
-                f"n_neighbors={edges.k} is more than the {len(anchors.points)} landmarks. Lower it, raise landmarks, "
-                "or pass n_neighbors=None to keep them all."
-            )
-        survey = graphs.survey(edges, self.metric, anchors.points, np.ones(len(anchors.points)), runner)
-        kernel = self.kernel.fit(survey)
-        geometry: Any = (
-            NearestLandmarks(survey.search, edges.k)
-            if isinstance(survey, SearchSurvey)
-            else DenseGraph(survey.distances, survey.measure, slack=kernel.slack)
-        )
-        exact = survey.exact
-        del survey
+        edges, geometry, kernel, exact = self.sight(anchors.points, runner)
         passes = self.passes(rows, measure, geometry, kernel, runner)
         seen, reference, degree = passes.first()
         if not (seen > 0).all():  # landmarks that no row sees
@@ -137,12 +123,27 @@ class LandmarkDiffusion:
             kernel,
             reference,
             columns=None,
-            edges=("auto: " if chosen else "") + self._told(edges) + ("" if exact else ", found approximately"),
+            edges=("auto: " if chosen else "") + self.told(edges) + ("" if exact else ", found approximately"),
             degree=degree,
             bandwidth=kernel.bandwidth,
             kept=passes.kept if isinstance(rows, InMemory) else None,
             gathered=None if told is None else Gathered(*told),
         )
+
+    def sight(self, points: Array, runner: Threads) -> tuple[Any, Any, Any, bool]:
+        """Which landmarks a row keeps, how it sees them, the kernel, and whether all of them are found."""
+        edges = self.edges.settled(len(points)) if isinstance(self.edges, Either) else self.edges
+        if getattr(edges, "k", 0) > len(points):
+            raise ValueError(
+                f"n_neighbors={edges.k} is more than the {len(points)} landmarks. Lower it, raise landmarks, or pass "
+                "n_neighbors=None to keep them all."
+            )
+        survey = graphs.survey(edges, self.metric, points, np.ones(len(points)), runner)
+        kernel = self.kernel.fit(survey)
+        if isinstance(survey, SearchSurvey):
+            return edges, NearestLandmarks(survey.search, edges.k), kernel, survey.exact
+        geometry = DenseGraph(survey.distances, survey.measure, slack=kernel.slack)
+        return edges, geometry, kernel, survey.exact
 
     def passes(self, rows: Source, measure: Array, geometry: Any, kernel: Any, runner: Threads) -> Passes:
         """The walks over rows that see the landmarks in this geometry."""
@@ -150,7 +151,7 @@ class LandmarkDiffusion:
         return walk(rows, measure, geometry, kernel, runner, self.memory, self.checkpoint)
 
     @staticmethod
-    def _told(edges: Any) -> str:
+    def told(edges: Any) -> str:
         return "all landmarks" if isinstance(edges, AllPairs) else f"{edges.k} nearest landmarks"
 
     def concerns(self, report: Any, values: Array, problem: Problem) -> list[str]:

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import sinks
+from . import sinks, tables
 from .exceptions import ClusterError
+from .preparation import Preparation, Prepared, complete
 from .runners import Threads, available_cores, blas_threads
 from .sources import Elsewhere, checked, extra
 
@@ -30,6 +31,7 @@ Array = NDArray[Any]
 
 WAVES = 64  # at most so many answers come back from a pass, each joined over as many parts
 IN_FLIGHT = 4  # waves that are at work together
+PART_BYTES = 1 << 26  # of a table that is read in parts
 ARITY = 4  # answers joined by one task
 
 
@@ -285,6 +287,30 @@ def _weight(measure: Any, block: slice) -> Any:
 # -- files ---------------------------------------------------------------------------------
 
 
+def of_table(path: str, obsm: str | None, prepared: Prepared) -> Spread:
+    """The prepared rows of a table, read in parts by the workers: the file must be theirs too."""
+    where = str(Path(path).resolve())
+    rows, features = prepared.table.rows, prepared.shape[1]
+    step = max(1, min(PART_BYTES // (8 * features), -(-rows // (2 * _threads()))))
+    array, parts = _dask("array"), []
+    whole = rows == len(prepared)
+    for start in range(0, rows, step):
+        block = slice(start, min(start + step, rows))
+        task = _task("reading", _read, block)(where, obsm, prepared.preparation, block.start, block.stop)
+        size = block.stop - block.start if whole else np.nan
+        parts.append(array.from_delayed(task, shape=(size, features), dtype=float))
+    found = array.concatenate(parts, allow_unknown_chunksizes=True)
+    if not whole:  # rows that lack a value are left out
+        found.compute_chunk_sizes()
+    return Spread(found, list(prepared.preparation.columns) if prepared.preparation.named else None)
+
+
+def _read(path: str, obsm: str | None, preparation: Preparation, start: int, stop: int) -> Array:
+    table = tables.opened(path, obsm=obsm)
+    values = table.between(preparation.matched(table), start, stop)
+    return preparation.apply(values[complete(values)])
+
+
 def write(table: Any, path: Path, suffix: str, names: Sequence[str]) -> None:
     """A Dask array into a new Zarr array, or into a folder of Parquet files, one for each part."""
     if suffix == ".zarr":
@@ -310,6 +336,52 @@ def _even(table: Any) -> Any:
         table.compute_chunk_sizes()
     size = max(max(table.chunks[0]), 1)
     return table if all(part == size for part in table.chunks[0][:-1]) else table.rechunk({0: size})
+
+
+# -- clusters ------------------------------------------------------------------------------
+
+
+@contextmanager
+def cluster(address: str = "local", *, workers: int | None = None, memory: Any = "auto") -> Iterator[Any]:
+    """A client of the scheduler at an address, or of one made for the purpose on this machine's loopback.
+
+    Parameters
+    ----------
+    address : "local", or that of a scheduler, such as tcp://10.0.0.5:8786 or tls://...
+        Whoever reaches a scheduler can run code on its workers: use trusted networks, or TLS as Dask is configured.
+    workers : int, optional
+        Of a local cluster, processes of one thread. None: one for each core.
+    memory : bytes or text, such as "2GB"
+        What each of them may take; "auto" shares what there is.
+
+    Examples
+    --------
+    >>> from outfold import scale
+    >>> with scale.cluster("local", workers=1) as client:  # doctest: +SKIP
+    ...     Roseland(landmarks=1000).fit(X)
+    """
+    distributed = extra("distributed", "scale")
+    if address != "local":
+        try:
+            found = distributed.Client(address, timeout=10)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise ClusterError(f"No scheduler answers at {address} ({error}). Is it running, and reachable?") from error
+        with found:
+            yield found
+        return
+    count = available_cores() if workers is None else workers
+    with (
+        distributed.LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            memory_limit=memory,
+        ) as made,
+        distributed.Client(made) as found,
+    ):
+        yield found
 
 
 # -- at work -------------------------------------------------------------------------------

@@ -374,6 +374,26 @@ class ArrowFile:
             return self._file.metadata.num_rows
         return sum(self._file.get_batch(number).num_rows for number in range(self._file.num_record_batches))
 
+    def between(self, names: list[str], start: int, stop: int) -> list[Any]:
+        """The columns of some rows; of a Parquet file the row groups they lie in are read."""
+        parquet = self.path.suffix == ".parquet"
+        count = self._file.num_row_groups if parquet else self._file.num_record_batches
+        wanted: list[int] = []
+        at, before = 0, 0
+        for number in range(count):
+            size = self._file.metadata.row_group(number).num_rows if parquet else self._file.get_batch(number).num_rows
+            if at < stop and at + size > start:
+                before = before if wanted else at
+                wanted.append(number)
+            at += size
+        if parquet:
+            found = self._file.read_row_groups(wanted, columns=names)
+        else:
+            arrow = extra("pyarrow", "io")
+            found = arrow.Table.from_batches([self._file.get_batch(number) for number in wanted], schema=self.schema)
+        found = found.slice(start - before, stop - start)
+        return [found.column(name).combine_chunks() for name in names]
+
     def batches(self, names: list[str], rows: int) -> Iterator[Any]:
         """At most so many rows at a time, of the columns named."""
         if self.path.suffix == ".parquet":

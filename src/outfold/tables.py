@@ -68,6 +68,18 @@ class Table:
     def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
         raise AssertionError("a table gives its rows")
 
+    @property
+    def rows(self) -> int:
+        """How many there are, where the file says so."""
+        raise TableError(
+            f"{self.told} is read from its beginning to its end, so parts of it cannot be given to workers. Write it "
+            "as Parquet or Zarr first."
+        )
+
+    def between(self, features: Sequence[str], start: int, stop: int) -> Array:
+        """The features of some rows, found without reading those before."""
+        raise AssertionError("a table that knows its rows finds them")
+
     def kind(self, name: str) -> Any:
         """Its Arrow or NumPy type where it has one."""
         return None
@@ -361,6 +373,20 @@ class Arrow(Table):
     def kind(self, name: str) -> Any:
         return self._parts[0].schema.field(name).type
 
+    @cached_property
+    def rows(self) -> int:
+        return sum(part.rows for part in self._parts)
+
+    def between(self, features: Sequence[str], start: int, stop: int) -> Array:
+        found, at = [np.empty((0, len(features)))], 0
+        for part in self._parts:
+            with self._readable(part):
+                if at < stop and at + part.rows > start:
+                    columns = part.between(list(features), max(0, start - at), stop - at)
+                    found.append(np.column_stack([sources.arrow_numbers(column) for column in columns]))
+                at += part.rows
+        return np.concatenate(found)
+
     def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
         if text := [name for name in features if name not in set(self.numeric)]:
             raise TableError(f"{self.told}: column {listed(text)} holds {self.kind(text[0])}, not numbers.")
@@ -421,17 +447,29 @@ class Matrix(Table):
         kind = np.asarray(self.beside[name]).dtype if self.beside and name in self.beside else np.dtype(float)
         return kind if kind.kind in "iufb" else None
 
-    def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
+    @property
+    def rows(self) -> int:
+        return int(self.values.shape[0])
+
+    def between(self, features: Sequence[str], start: int, stop: int) -> Array:
+        return self._block(start, stop)[:, self._columns(features)]
+
+    def _block(self, start: int, stop: int) -> Array:
+        rows = self.values[start:stop]
+        return np.array(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=float, order="C")
+
+    def _columns(self, features: Sequence[str]) -> Any:
         at = {name: number for number, name in enumerate(self.numeric)}
         if text := [name for name in features if name not in at]:
             raise TableError(f"{self.told}: column {listed(text)} is not one of the numbers.")
-        index: Any = [at[name] for name in features]
-        if index == list(range(len(at))):
-            index = slice(None)
+        index = [at[name] for name in features]
+        return slice(None) if index == list(range(len(at))) else index
+
+    def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
+        at, index = {name: number for number, name in enumerate(self.numeric)}, self._columns(features)
         beside = self.beside or {}
         for start in range(0, self.values.shape[0], self._step):
-            rows = self.values[start : start + self._step]
-            block = np.array(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=float, order="C")
+            block = self._block(start, start + self._step)
             others = [
                 beside[name][start : start + len(block)] if name in beside else block[:, at[name]].tolist()
                 for name in carried

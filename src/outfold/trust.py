@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+SAMPLED_ROWS = 1_000_000  # training rows from which the typical mass is read, of those that are walked over
 LOG_FLOOR = -700.0  # log mass of a point that sees nothing but itself, where exp would underflow
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from .._version import __version__
+from ..exceptions import ClusterError
 from . import fitting, looking, options
 
 
@@ -31,7 +32,7 @@ def _told(error: Exception) -> click.ClickException:
     words = str(error) or "no reason was given"
     if isinstance(error, ValueError | TypeError | FileNotFoundError | IsADirectoryError):
         return click.UsageError(words)
-    if isinstance(error, MemoryError | ImportError):
+    if isinstance(error, MemoryError | ImportError | ClusterError):
         return click.ClickException(words)
     return click.ClickException(f"{type(error).__name__}: {words}\n(outfold --debug shows where.)")
 

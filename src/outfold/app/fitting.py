@@ -24,6 +24,8 @@ LEFT_OUT = {
 @options.fitting
 @options.choosing
 @options.scaling
+@option("--dask", metavar="ADDRESS|local", help="Fit on a Dask cluster: the address of its scheduler, or local for one "
+        "process a core. Workers must see DATA under the same path.")  # fmt: skip
 @option("--calibrate", is_flag=True, help="Learn how large errors are, by ten fits without a tenth of the rows.")
 @option("--save", type=Path, callback=options.writable(), metavar="FILE", help="Where the model goes (m.outfold).")
 @option("--out", "-o", type=Path, callback=options.writable(*options.TABLES, dash=True), metavar="FILE",
@@ -39,6 +41,7 @@ def fit(
     label: str | None,
     obsm: str | None,
     scale: str,
+    dask: str | None,
     calibrate: bool,
     save: Path | None,
     out: Path | None,
@@ -73,15 +76,23 @@ def fit(
     estimator = options.estimator(method, others, bars=teller.bars, **given)
     if calibrate and options.recipe(estimator) is None:
         raise click.UsageError(f"--calibrate is not for {method}, which keeps no rows to hold out.")
+    if dask is not None and not getattr(options.recipe(estimator), "streams", False):
+        raise click.UsageError("--dask is for fits that go through rows in parts: --method roseland, or --landmarks N.")
     if picture:
         drawable(estimator)
     table = tables.opened(data, obsm=obsm)
+    if dask is not None:
+        table.rows  # noqa: B018 (refused where the file is not read in parts)
     teller.title(f"{method} of {table.told}", command="fit", method=method, data=str(data))
     source = prepared(teller, table, options.split(columns), id_, label, scale)
     with teller.hearing():
         start = time.perf_counter()
-        streamed = flow.fit(estimator, source)
-        _tell_fit(teller, estimator, time.perf_counter() - start, streamed)
+        if dask is None:
+            how = ", block by block" if flow.fit(estimator, source) else ""
+        else:
+            workers, parts = flow.fit_on_cluster(estimator, source, data, obsm, dask)
+            how = f", in {parts} parts on {workers} workers"
+        _tell_fit(teller, estimator, time.perf_counter() - start, how)
         if calibrate:
             estimator.calibrate(source)
             teller.row("error", "learnt: transform --trust gives each row a radius for it")
@@ -308,11 +319,10 @@ def tell_columns(teller: Teller, preparation: Any) -> None:
             teller.row("left out", f"{why}: {tables.listed(gone, 8)}", **{f"columns_{name}": list(gone)})
 
 
-def _tell_fit(teller: Teller, estimator: Any, seconds: float, streamed: bool) -> None:
+def _tell_fit(teller: Teller, estimator: Any, seconds: float, how: str) -> None:
     report: Any = getattr(estimator, "report_", None)
-    how = ", block by block" if streamed else ""
     anchors = f" on {report.n_anchors} landmarks" if _landmarks(report) else ""
-    teller.row("fitted", f"in {seconds:.1f} s{anchors}{how}", seconds=round(seconds, 3), streamed=streamed)
+    teller.row("fitted", f"in {seconds:.1f} s{anchors}{how}", seconds=round(seconds, 3), streamed=bool(how))
     epsilon = getattr(estimator, "epsilon_", None)
     if epsilon is not None and epsilon == epsilon:
         teller.row("epsilon", f"{epsilon:.4g}", epsilon=float(epsilon))

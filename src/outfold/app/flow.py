@@ -45,6 +45,16 @@ def fit(estimator: Any, source: Prepared) -> bool:
     return streamed
 
 
+def fit_on_cluster(estimator: Any, source: Prepared, data: str, obsm: str | None, address: str) -> tuple[int, int]:
+    """Fit to a table whose parts workers read; how many there are of either."""
+    from .. import scale
+
+    with scale.cluster(address, workers=Threads(estimator.n_jobs).workers) as client:
+        rows = scale.of_table(data, obsm, source)
+        estimator.fit(rows)
+        return len(client.scheduler_info(n_workers=-1)["workers"]), rows.values.numblocks[0]
+
+
 @dataclass
 class Walk:
     """What embedding a table came to."""

@@ -70,9 +70,13 @@ def _changed(estimator: Any) -> dict[str, Any]:
 @click.argument("data")
 @options.fitting
 @options.choosing
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="On so many workers of a Dask cluster instead.")
+@click.option("--measure", is_flag=True, help="With --workers: measure seconds a row here first, which takes some.")
 @options.speaking
 def plan(
     data: str,
+    workers: int | None,
+    measure: bool,
     method: str,
     columns: str | None,
     id_: str | None,
@@ -100,9 +104,11 @@ def plan(
     size = re.fullmatch(r"([0-9_]+)[x,]([0-9_]+)", data)
     columns_ = options.split(columns)
     shape = (int(size[1]), int(size[2])) if size else _shape(data, obsm, columns_, id_, label)
-    found = planning.plan(shape, estimator)
+    if measure and workers is None:
+        raise click.UsageError("--measure is for --workers: seconds here are those of a typical core.")
+    found = planning.plan(shape, estimator, workers=workers, measured=measure)
     teller.title(str(found), command="plan", method=method, shape=shape, anchors=found.anchors, edges=found.edges)
-    stages = [{"name": s.name, "bytes": s.bytes, "seconds": s.seconds} for s in found.stages]
+    stages = [{"name": s.name, "bytes": s.bytes, "seconds": s.seconds, "moved": s.moved} for s in found.stages]
     teller.facts |= {"stages": stages, "peak": found.peak, "seconds": found.seconds, "fits": found.fits}
     teller.facts["memory"] = found.memory
     teller.finish()
