@@ -262,12 +262,16 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return self._judged(*self._looked(X, "keep"), coverage)
 
     def _judged(self, Z: Array, embedding: Array, trust: Trust, coverage: float = 0.9) -> Trust:
-        if "_witness" not in self.__dict__:
-            self._witness = None if self._precomputed() else Witness.of(self._known(), self._runner())
-        trust = calibration.judged(trust, embedding, self._witness, Z, self._runner())
+        trust = calibration.judged(trust, embedding, self._witnessed(), Z, self._runner())
         if not hasattr(self, "calibration_"):
             return trust
         return replace(trust, error=self.calibration_.radius(trust, coverage))
+
+    def _witnessed(self) -> Witness | None:
+        """A second opinion, learnt when first asked for."""
+        if "_witness" not in self.__dict__:
+            self._witness = None if self._precomputed() else Witness.of(self._known(), self._runner())
+        return self._witness
 
     def _known(self) -> Known:
         """The anchors and where ``transform`` puts them."""

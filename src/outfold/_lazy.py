@@ -80,6 +80,8 @@ def applied(
         label,
         **options,
     )
+    if trust:
+        estimator._witnessed()  # learnt here once, not by every worker
     model = scale.travelling(_light(estimator))
     if out is not None:
         return _written(_table(X, model, look), Path(out), look, out)
@@ -121,10 +123,8 @@ def _told(estimator: Any) -> tuple[str, ...]:
 
 def _light(estimator: Any) -> Any:
     """The model alone, on one thread."""
-    if estimator._precomputed() is None and "_witness" not in estimator.__dict__:
-        estimator.trust(estimator._known().points[:1])  # learnt here once, not by every worker
     light = copy.copy(estimator)
-    for name in OF_ROWS:
+    for name in (*OF_ROWS, "feature_names_in_"):  # names were compared before
         light.__dict__.pop(name, None)
     if "_sealed" in light.__dict__:
         light._sealed = {name: read for name, read in light._sealed.items() if name not in OF_ROWS}
@@ -180,7 +180,7 @@ def _frame(X: Any, model: Any, look: Look) -> Any:
 
 
 def _partition(rows: Any, estimator: Any, look: Look) -> Any:
-    found = dict(zip(look.names, look.columns(estimator, rows, 0)))
+    found = dict(zip(look.names, look.columns(estimator, np.asarray(rows), 0)))
     for name, kind in (("flag", bool), ("cluster", np.int64)):
         if name in found:
             found[name] = found[name].astype(kind)

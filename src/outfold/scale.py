@@ -127,7 +127,8 @@ class Spread(Elsewhere):
             waves.append((block, _task(title, list, block)([_tree(join, several) for several in answers])))
         with runner.bar(title, len(self)) as bar:
             bar.update(start)
-            for (block, _), found in zip(waves, _at_work(waves, title)):
+            known = {part.key: block for block, part in parts}
+            for (block, _), found in zip(waves, _at_work(waves, title, known=known)):
                 bar.update(block.stop - block.start)
                 yield block, found
 
@@ -427,8 +428,10 @@ def _large_graph() -> Iterator[None]:
         yield
 
 
-def _at_work(work: list[tuple[slice, Any]], title: str, most: int = IN_FLIGHT) -> Iterator[Any]:
-    """The results of tasks, each about some rows, in order and so many at a time."""
+def _at_work(
+    work: list[tuple[slice, Any]], title: str, most: int = IN_FLIGHT, known: dict[Any, slice] | None = None
+) -> Iterator[Any]:
+    """The results of tasks, each about some rows, in order and so many at a time; ``known`` tasks give these rows."""
     found = client()
     if found is None:
         yield from (task.compute() for _, task in work)
@@ -438,10 +441,10 @@ def _at_work(work: list[tuple[slice, Any]], title: str, most: int = IN_FLIGHT) -
         while left or waiting:
             while left and len(waiting) < most:
                 rows, task = left.popleft()
-                with _large_graph(), _telling(rows, title):
+                with _large_graph(), _telling(rows, title, known or {}):
                     waiting.append((rows, found.compute(task)))
             rows, future = waiting.popleft()
-            with _telling(rows, title):
+            with _telling(rows, title, known or {}):
                 result = future.result()
             del future  # the cluster may forget it
             yield result
@@ -451,7 +454,7 @@ def _at_work(work: list[tuple[slice, Any]], title: str, most: int = IN_FLIGHT) -
 
 
 @contextmanager
-def _telling(rows: slice, title: str) -> Iterator[None]:
+def _telling(rows: slice, title: str, known: dict[Any, slice]) -> Iterator[None]:
     """What was lost, and how to go on; errors about the rows themselves stay as they are."""
     try:
         yield
@@ -459,6 +462,7 @@ def _telling(rows: slice, title: str) -> Iterator[None]:
         kind = type(error).__name__
         if kind == "KilledWorker":
             key, _, failures = error.args
+            rows = known.get(key, rows)
             found = re.search(r"-rows-(\d+)-(\d+)-", str(key))
             first, last = found.groups() if found else (rows.start, rows.stop - 1)
             raise ClusterError(
