@@ -8,6 +8,7 @@ tasks need, landmarks or a model, travels in the graph, so any worker can be los
 from __future__ import annotations
 
 import re
+import tempfile
 import uuid
 import warnings
 from collections import deque
@@ -372,6 +373,7 @@ def cluster(address: str = "local", *, workers: int | None = None, memory: Any =
         return
     count = available_cores() if workers is None else workers
     with (
+        tempfile.TemporaryDirectory(prefix="outfold-cluster-", ignore_cleanup_errors=True) as folder,
         distributed.LocalCluster(
             n_workers=count,
             threads_per_worker=1,
@@ -379,6 +381,7 @@ def cluster(address: str = "local", *, workers: int | None = None, memory: Any =
             host="127.0.0.1",
             dashboard_address=None,
             memory_limit=memory,
+            local_directory=folder,
         ) as made,
         distributed.Client(made) as found,
     ):
