@@ -102,7 +102,7 @@ def test_clusters_are_made_in_one_place_for_this_machine_alone():
                 made.append((path.name, {word.arg: ast.unparse(word.value) for word in node.keywords}))
     assert [name for name, _ in made] == ["scale.py"]
     assert made[0][1]["host"] == "'127.0.0.1'"
-    assert made[0][1]["dashboard_address"] == "None"
+    assert made[0][1]["dashboard_address"] == "'127.0.0.1:0'"
 
 
 def test_rows_that_take_every_worker_down_are_named(tmp_path):

@@ -379,7 +379,7 @@ def cluster(address: str = "local", *, workers: int | None = None, memory: Any =
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # any port that is free
             memory_limit=memory,
             local_directory=folder,
         ) as made,
