@@ -128,7 +128,7 @@ class Spread(Elsewhere):
             waves.append((block, _task(title, list, block)([_tree(join, several) for several in answers])))
         with runner.bar(title, len(self)) as bar:
             bar.update(start)
-            known = {part.key: block for block, part in parts}
+            known = {part.key: block for block, part in parts if isinstance(part.key, tuple)}
             for (block, _), found in zip(waves, _at_work(waves, title, known=known)):
                 bar.update(block.stop - block.start)
                 yield block, found
@@ -465,9 +465,7 @@ def _telling(rows: slice, title: str, known: dict[Any, slice]) -> Iterator[None]
         kind = type(error).__name__
         if kind == "KilledWorker":
             key, _, failures = error.args
-            rows = known.get(key, rows)
-            found = re.search(r"-rows-(\d+)-(\d+)-", str(key))
-            first, last = found.groups() if found else (rows.start, rows.stop - 1)
+            first, last = _rows_of(key, rows, known)
             raise ClusterError(
                 f"{failures + 1} workers, one after another, died in the {title} over rows {first} to {last} (task "
                 f"{key!r}). Most likely that needs more memory than a worker has: make the chunks of X smaller or the "
@@ -479,6 +477,16 @@ def _telling(rows: slice, title: str, known: dict[Any, slice]) -> Iterator[None]
                 "with checkpoint=FOLDER that is begun again on a new cluster goes on from what had come back."
             ) from error
         raise
+
+
+def _rows_of(key: Any, rows: slice, known: dict[Any, slice]) -> tuple[Any, Any]:
+    """The rows a task is about: by its name, if it is ours, or as the part it brings, which may be fused with others."""
+    if found := re.search(r"-rows-(\d+)-(\d+)-", str(key)):
+        return found.groups()
+    for (name, *at), part in known.items():
+        if isinstance(key, tuple) and list(key[1:]) == at and name.rpartition("-")[0] in key[0]:
+            return part.start, part.stop - 1
+    return rows.start, rows.stop - 1
 
 
 LOST = {"CancelledError", "FutureCancelledError", "FuturesCancelledError", "CommClosedError", "TimeoutError"}
