@@ -7,6 +7,7 @@ tasks need, landmarks or a model, travels in the graph, so any worker can be los
 
 from __future__ import annotations
 
+import copy
 import re
 import tempfile
 import uuid
@@ -54,7 +55,7 @@ def rows_of(X: Any) -> Spread:
     if X.dtype.kind not in "fiub":
         raise ValueError(f"The Dask array holds {X.dtype}; numbers are needed.")
     if np.isnan(X.shape[0]):
-        X = X.persist() if client() is None else X  # a scheduler here keeps no answers, and rows may be drawn
+        X = copy.copy(X)
         X.compute_chunk_sizes()
     return Spread(by_rows(X), names)
 
@@ -480,9 +481,9 @@ def _telling(rows: slice, title: str, known: dict[Any, slice]) -> Iterator[None]
 
 
 def _rows_of(key: Any, rows: slice, known: dict[Any, slice]) -> tuple[Any, Any]:
-    """The rows a task is about: by its name, if it is ours, or as the part it brings, which may be fused with others."""
+    """The rows a task is about: by its name, if it is ours, or as the part it brings, whose task may be fused."""
     if found := re.search(r"-rows-(\d+)-(\d+)-", str(key)):
-        return found.groups()
+        return found[1], found[2]
     for (name, *at), part in known.items():
         if isinstance(key, tuple) and list(key[1:]) == at and name.rpartition("-")[0] in key[0]:
             return part.start, part.stop - 1
