@@ -21,7 +21,7 @@ from scipy.spatial.distance import cdist
 from . import neighbourhoods, scale
 from .alignment import Alignment
 from .distances import Distances, Metric
-from .runners import Threads
+from .runners import Threads, row_blocks
 from .sources import Source, checked, in_dask
 
 Array = NDArray[Any]
@@ -174,6 +174,8 @@ def _moved(
     rows: scale.Spread, measure: Any, rescale: bool, centre: bool, chosen: Chosen = EVERY_ROW
 ) -> tuple[Alignment, Moments]:
     moments = walked(rows, Scatter(chosen, centre), Moments.joined, "moments", measure)
+    if not moments.mass > 0:
+        raise ValueError("The rows that are fitted to weigh nothing: give some of them a weight above 0.")
     count = rows.shape[1] // 2
     share = moments.scatter / moments.mass
     size = float(np.trace(share[:count, :count]))
@@ -386,13 +388,11 @@ def nearer(asking: Asking, known: Array, rows: Array, measure: Array, start: int
     """How many rows of a part come before rows of known number and distance; of equally far ones the first does."""
     numbers, distances = known
     out = np.empty(numbers.shape, dtype=np.int64)
-    here = np.arange(start, start + len(rows))
+    first = np.clip(numbers - start, 0, len(rows)).astype(np.intp)  # so many rows of the part come before
     for block, squared in asking.tables(asking.far, rows, start):
-        for at in range(numbers.shape[1]):
-            bound = distances[block, at, None]
-            before = squared < bound
-            before |= (squared == bound) & (here < numbers[block, at, None])
-            out[block, at] = np.count_nonzero(before, axis=1)
+        for i, row in enumerate(squared, block.start):
+            for at, (split, bound) in enumerate(zip(first[i], distances[i])):
+                out[i, at] = np.count_nonzero(row[:split] <= bound) + np.count_nonzero(row[split:] < bound)
     return out
 
 
@@ -402,24 +402,21 @@ def nearer(asking: Asking, known: Array, rows: Array, measure: Array, start: int
 def rows_for(estimator: Any, X: Any) -> scale.Spread:
     """Rows that a fitted estimator can look at."""
     rows = scale.rows_of(X)
-    if estimator._precomputed() is None:
-        estimator._check_features(rows.shape[1], rows.names, "the Dask DataFrame")
+    estimator._check_features(rows.shape[1], rows.names, "the Dask DataFrame")
     return rows
 
 
 def anywhere(rows: scale.Spread, index: Array) -> Array:
     """Rows by any index, in its order."""
-    wanted, back = np.unique(index, return_inverse=True)
-    if len(wanted) and (wanted[0] < -len(rows) or wanted[-1] >= len(rows)):
-        raise IndexError(f"Row {wanted[-1] if wanted[-1] >= len(rows) else wanted[0]} is none of {rows}.")
-    wanted, again = np.unique(np.where(wanted < 0, wanted + len(rows), wanted), return_inverse=True)
-    return rows.take(wanted)[again[back]]
+    wanted, back = np.unique(np.where(index < 0, index + len(rows), index), return_inverse=True)
+    return rows.take(wanted)[back]
 
 
-def distances_to(X: Any, place: Callable[[Array], Array], ends: Array) -> Any:
-    """Distances from the places of rows to some points: a lazy Dask array."""
-    return scale.mapped(partial(_to, place, ends), X, len(ends))
+def distances_to(X: Any, place: Callable[[Array], Array], ends: Array, row_entries: int) -> Any:
+    """Distances from the places of rows to some points, as a lazy Dask array; a place takes so many numbers."""
+    return scale.mapped(partial(_to, place, ends, row_entries), X, len(ends))
 
 
-def _to(place: Callable[[Array], Array], ends: Array, rows: Array) -> Array:
-    return cdist(place(checked(rows, 0, "a part of X")), ends)
+def _to(place: Callable[[Array], Array], ends: Array, row_entries: int, rows: Array) -> Array:
+    rows = checked(rows, 0, "a part of X")
+    return np.concatenate([cdist(place(rows[block]), ends) for block in row_blocks(len(rows), row_entries)])

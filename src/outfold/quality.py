@@ -174,7 +174,7 @@ def kernel_loss(
     source = _source(estimator, found, X)
     weight = _weights(found.measure if X is None else sample_weight, source)
     some = _some(source, rows, random_state)
-    points, weight = _taken(estimator, source, some), weight[some]
+    points, weight = _taken(source, some), weight[some]
     values, functions = found.pairs(points, _embed(estimator, points))
     columns, others, their_weight = points, functions, weight
     if against == "anchors" or X is None:
@@ -282,7 +282,7 @@ def reconstruction_error(
             f"degrees='joint' needs the kernel between all {len(source)} rows, of which {len(some)} would be brought "
             "here. Take degrees='anchors', or pass the rows that count as an array."
         )
-    points = _taken(estimator, source, some)
+    points = _taken(source, some)
     own = _embed(estimator, points) if embedding is None else _placed(embedding, len(source), found, some)
     model = getattr(estimator.model_, "spectral", estimator.model_)
     factors = [found.pairs(points, places) for places in (own, model.embed(points, estimator._runner()))]
@@ -292,7 +292,7 @@ def reconstruction_error(
         factors.append(_all_pairs(found, points))
     scale = np.ones(len(points))
     if degrees == "joint":
-        scale = _joint_scale(found, _taken(estimator, source, np.arange(len(source))))[some]
+        scale = _joint_scale(found, _taken(source, np.arange(len(source))))[some]
     sums = _left(found, points, factors, scale) * (len(source) / len(points)) ** 2
     error, nystrom, every, norm = (sums if squared else np.sqrt(sums)).tolist()
     return Reconstruction(error, nystrom, every, norm, rank, len(points), squared)
@@ -388,6 +388,9 @@ def diffusion_distance(estimator: Any, X: Any, Y: Any = None, *, pairs: Any = No
         pairs = np.asarray(pairs)
         if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
             raise ValueError(f"pairs must be whole numbers in two columns; got {pairs.dtype} of shape {pairs.shape}.")
+        for column, rows in zip(pairs.T, (first, second)):
+            if len(column) and not -len(rows) <= column.min() <= column.max() < len(rows):
+                raise IndexError(f"pairs reach from row {column.min()} to {column.max()}, of {len(rows)} rows.")
     elif 8.0 * len(first) * len(second) > free_memory():
         raise MemoryError(
             f"{len(first)} x {len(second)} distances take {8e-9 * len(first) * len(second):.1f} GB, more than is free. "
@@ -399,24 +402,24 @@ def diffusion_distance(estimator: Any, X: Any, Y: Any = None, *, pairs: Any = No
         return cdist(here, here if Y is None else place(second.array()))
     out = np.empty(len(pairs))
     for block in row_blocks(len(pairs), len(found.anchors) if exact else 64):
-        ends = [place(_taken(estimator, rows, pairs[block, side])) for side, rows in enumerate((first, second))]
+        ends = [place(_taken(rows, pairs[block, side])) for side, rows in enumerate((first, second))]
         out[block] = np.linalg.norm(ends[0] - ends[1], axis=1)
     return out
 
 
 def _lazy_distance(estimator: Any, found: Expansion, X: Any, Y: Any, exact: bool) -> Any:
     """Of each of Dask's rows to rows in memory."""
-    if Y is None or in_dask(Y) or estimator._precomputed():
+    if Y is None or in_dask(Y):
         raise ValueError(
-            "Distances between all pairs of Dask's rows are too many for a table, and rows of a given kernel are not "
-            "looked at part by part. Pass pairs=, row numbers of those that are wanted; or features, Dask's as X and "
-            "an array as Y."
+            "Distances between all pairs of Dask's rows are too many for a table. Pass pairs=, the row numbers of "
+            "those that are wanted, or Dask's rows as X and an array as Y."
         )
     names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
     estimator._check_features(X.shape[1] if names is None else len(names), names, "the Dask DataFrame")
     estimator._refuse_batchwise()
     place = _exactly(found) if exact else partial(_embed_alone, estimator.model_)
-    return _spread().distances_to(X, place, place(_source(estimator, found, Y).array()))
+    ends = place(_source(estimator, found, Y).array())
+    return _spread().distances_to(X, place, ends, len(found.anchors) if exact else 64)
 
 
 def _exactly(found: Expansion) -> Any:
@@ -457,12 +460,9 @@ def _source(estimator: Any, found: Expansion, X: Any) -> Source:
     )
 
 
-def _taken(estimator: Any, source: Source, index: Array) -> Array:
-    """Some rows, here."""
-    if not isinstance(source, Elsewhere):
-        return source.take(index)
-    points = _spread().anywhere(source, index)
-    return np.ascontiguousarray(estimator._validate(points, reset=False)) if estimator._precomputed() else points
+def _taken(source: Source, index: Array) -> Array:
+    """Some rows, here, in any order."""
+    return _spread().anywhere(source, index) if isinstance(source, Elsewhere) else source.take(index)
 
 
 def _weights(sample_weight: Any, source: Source) -> Any:
