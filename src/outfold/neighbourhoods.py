@@ -67,8 +67,9 @@ def trustworthiness(
 
     Parameters
     ----------
-    X : array of shape (n, n_features)
-    embedding : array of shape (n, n_components)
+    X : array of shape (n, n_features), or Dask's
+    embedding : array of shape (n, n_components), or Dask's
+        In parts of any sizes; Dask's rows answer where they are.
     n_neighbors : int
         k; less than half the rows.
     new : (Z, embedding of Z), optional
@@ -82,6 +83,7 @@ def trustworthiness(
         How many rows to ask, drawn at random. None: all, of more than 32 000 at least 1000.
     random_state : int
     n_jobs : int, optional
+        For rows in memory.
 
     Examples
     --------
@@ -136,8 +138,8 @@ def distance_correlation(
 
     Parameters
     ----------
-    X : array of shape (n, n_features)
-    embedding : array of shape (n, n_components)
+    X : array of shape (n, n_features), or Dask's
+    embedding : array of shape (n, n_components), or Dask's
     method : "pearson", "spearman" or "szekely"
         Of the distances; of their ranks; or the distance correlation of Szekely, Rizzo and Bakirov (2007), which is 0
         for independent rows only: sqrt(dCov^2(X, Y) / (dVar(X) dVar(Y))) with double-centred tables of distances.
@@ -146,7 +148,8 @@ def distance_correlation(
     metric : name, callable or Metric
         Of the data; the embedding's is Euclidean.
     rows : int, optional
-        Of more rows so many are drawn at random, and all their pairs taken; of new rows too. None: all.
+        Of more rows so many are drawn at random, and all their pairs taken; of new rows too. None: all, of Dask's up to
+        32 768.
     random_state : int
 
     Examples

@@ -83,7 +83,7 @@ def induction_versus_perturbation(
     ----------
     estimator : a method of Outfold, or any estimator with ``fit`` and ``transform``
         It is cloned for each fit. What it chooses by the data (epsilon="auto") it chooses anew each time.
-    X : array of shape (n, n_features), or a square matrix if precomputed
+    X : array of shape (n, n_features), or a square matrix if precomputed; in memory
     exchanged : shares of the rows, |R1| / n, each below 1/2
     repeats : int
         Splits for each share.
