@@ -100,6 +100,11 @@ def _check(estimator: Any, X: Any, names: list[str] | None, back: bool) -> None:
         return
     if estimator._precomputed() is None:
         estimator._check_features(count, names, "the Dask DataFrame")
+    check_container(estimator)
+
+
+def check_container(estimator: Any) -> None:
+    """Dask's rows go out as they came in."""
     container = getattr(estimator, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
     if container != "default":
         raise ValueError(

@@ -7,8 +7,8 @@ first is nearer, so copies and ties give the same answer every time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from scipy.stats import rankdata
 from . import _resolve
 from .distances import Distances, Metric
 from .runners import Threads, free_memory
+from .sources import in_dask
 
 Array = NDArray[Any]
 
@@ -25,6 +26,7 @@ TABLE_ENTRIES = 1 << 22  # 32 MB of distances at a time, on each thread
 ALL_PAIRS = 1 << 30  # up to so many pairs every row asks: about 32 000 rows
 LEAST_ROWS = 1000  # that ask where a part of them does
 CORRELATED_ROWS = 2000  # whose pairs are correlated
+LARGEST = 1e150  # entry whose square is finite
 GROUPS = 10  # of rows, whose answers tell the standard error
 
 
@@ -65,8 +67,9 @@ def trustworthiness(
 
     Parameters
     ----------
-    X : array of shape (n, n_features)
-    embedding : array of shape (n, n_components)
+    X : array of shape (n, n_features), or Dask's
+    embedding : array of shape (n, n_components), or Dask's
+        In parts of any sizes; Dask's rows answer where they are.
     n_neighbors : int
         k; less than half the rows.
     new : (Z, embedding of Z), optional
@@ -80,6 +83,7 @@ def trustworthiness(
         How many rows to ask, drawn at random. None: all, of more than 32 000 at least 1000.
     random_state : int
     n_jobs : int, optional
+        For rows in memory.
 
     Examples
     --------
@@ -88,7 +92,7 @@ def trustworthiness(
     >>> trustworthiness(X, position) > 0.9999, trustworthiness(X, X[:, :2]) < 0.98
     (True, True)
     """
-    spaces = _checked(X, embedding, new)
+    spaces = _spaces(X, embedding, new)
     return _penalised(spaces, metric, n_neighbors, sample_weight, rows, random_state, n_jobs, by_data=False)
 
 
@@ -116,7 +120,7 @@ def continuity(
     >>> continuity(circle, angle) < 1  # cut open: neighbours across the cut are lost
     True
     """
-    spaces = _checked(X, embedding, new)
+    spaces = _spaces(X, embedding, new)
     return _penalised(spaces, metric, n_neighbors, sample_weight, rows, random_state, n_jobs, by_data=True)
 
 
@@ -134,8 +138,8 @@ def distance_correlation(
 
     Parameters
     ----------
-    X : array of shape (n, n_features)
-    embedding : array of shape (n, n_components)
+    X : array of shape (n, n_features), or Dask's
+    embedding : array of shape (n, n_components), or Dask's
     method : "pearson", "spearman" or "szekely"
         Of the distances; of their ranks; or the distance correlation of Szekely, Rizzo and Bakirov (2007), which is 0
         for independent rows only: sqrt(dCov^2(X, Y) / (dVar(X) dVar(Y))) with double-centred tables of distances.
@@ -144,7 +148,8 @@ def distance_correlation(
     metric : name, callable or Metric
         Of the data; the embedding's is Euclidean.
     rows : int, optional
-        Of more rows so many are drawn at random, and all their pairs taken; of new rows too. None: all.
+        Of more rows so many are drawn at random, and all their pairs taken; of new rows too. None: all, of Dask's up to
+        32 768.
     random_state : int
 
     Examples
@@ -155,14 +160,15 @@ def distance_correlation(
     True
     """
     _resolve.one_of("method", method, ("pearson", "spearman", "szekely"))
-    data, flat = _checked(X, embedding, new)
+    spaces = _spaces(X, embedding, new)
     if new is not None and method == "szekely":
         raise ValueError(
             "method='szekely' centres the table of one set of rows; with new= take 'pearson' or 'spearman'."
         )
     rng = np.random.default_rng(random_state)
-    asked, own = _drawn(len(data[0]), rows, rng), None if new is None else _drawn(len(data[1]), rows, rng)
-    if min(len(asked), len(data[0])) < 3:
+    n, others = len(spaces.answering), len(spaces.asking)
+    asked, own = _drawn(n, rows, rng), None if new is None else _drawn(others, rows, rng)
+    if min(len(asked), n) < 3:
         raise ValueError(f"A correlation of distances needs at least 3 rows; there are {len(asked)}.")
     needed = 32.0 * len(asked) * (len(asked) / 2 if own is None else len(own))
     if method != "szekely" and needed > free_memory():
@@ -170,19 +176,86 @@ def distance_correlation(
             f"The distances of all pairs of {len(asked)} rows take {needed / 1e9:.1f} GB, more than is free. "
             "Pass rows=, such as the default of 2000."
         )
-    spaces = [(space[0][asked], None if own is None else space[1][own]) for space in (data, flat)]
-    measures = _fitted(metric, data[0]), _fitted("euclidean", flat[0])
-    value = _correlated(spaces, measures, method)
-    complete = len(asked) == len(data[0]) and (own is None or len(own) == len(data[1]))
-    error = 0.0 if complete else _between_groups(spaces, measures, method)
+    tables, measures = spaces.taken(asked, own), spaces.measures(metric)
+    value = _correlated(tables, measures, method)
+    complete = len(asked) == n and (own is None or len(own) == others)
+    error = 0.0 if complete else _between_groups(tables, measures, method)
     return Score(value, error, len(asked))
 
 
 # -- ranks -----------------------------------------------------------------------------------
 
 
-def _checked(X: Any, embedding: Any, new: tuple[Any, Any] | None) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Data and embedding, each as the rows that answer and those that ask."""
+@dataclass(frozen=True)
+class Here:
+    """Data and embedding in memory, each as rows that answer; and rows that ask, which may be the same."""
+
+    data: tuple[Array, Array]  # rows that answer, rows that ask
+    flat: tuple[Array, Array]
+
+    @property
+    def answering(self) -> Array:
+        return self.data[0]
+
+    @property
+    def asking(self) -> Array:
+        return self.data[1]
+
+    @property
+    def itself(self) -> bool:
+        return self.data[1] is self.data[0]
+
+    def weight(self, sample_weight: Any) -> Array:
+        """Of the rows that ask."""
+        weight = np.ones(len(self.asking)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        if weight.shape != (len(self.asking),) or not (
+            np.isfinite(weight).all() and (weight >= 0).all() and weight.any()
+        ):
+            raise ValueError(
+                f"sample_weight has shape {weight.shape}; it must have an entry >= 0 for each of the "
+                f"{len(self.asking)} rows that are asked, not all 0."
+            )
+        return weight
+
+    def measures(self, metric: Any) -> tuple[Distances, Distances]:
+        return _fitted(metric, self.data[0]), _fitted("euclidean", self.flat[0])
+
+    def taken(self, asked: Array, own: Array | None) -> list[tuple[Array, Array | None]]:
+        """Data and embedding of some rows that answer and, if others ask, of some of those."""
+        return [(space[0][asked], None if own is None else space[1][own]) for space in (self.data, self.flat)]
+
+    def excess(self, asked: Array, k: int, metric: Any, by_data: bool, n_jobs: int | None) -> Array:
+        """Sum of max(0, rank - k) over the k neighbours of each row; ``by_data``: neighbours in the data."""
+        far, near = self.measures(metric)
+        places = self.flat[1], self.asking
+        if by_data:
+            near, far, places = far, near, (places[1], places[0])
+        out = np.empty(len(asked))
+
+        def ask(block: slice) -> None:
+            own = asked[block]
+            closest = nearest(near.cross(places[0][own]), own if self.itself else None, k)
+            out[block] = _excess(far.cross(places[1][own]), own if self.itself else None, closest, k)
+
+        step = max(1, TABLE_ENTRIES // len(self.answering))
+        blocks = [slice(at, min(at + step, len(asked))) for at in range(0, len(asked), step)]
+        for _ in Threads(n_jobs).map(ask, blocks, "neighbours"):
+            pass
+        return out
+
+
+def _spaces(X: Any, embedding: Any, new: Any) -> Any:
+    """Data and embedding, here or where they are."""
+    if any(map(in_dask, (X, embedding, *(new if isinstance(new, tuple | list) else ())))):
+        from ._spread_quality import Spaces
+
+        return Spaces.of(X, embedding, new)
+    found = paired(table, X, embedding, new)
+    return Here(*((found[0][at], found[-1][at]) for at in range(2)))
+
+
+def paired(read: Callable[[str, Any], Any], X: Any, embedding: Any, new: Any) -> list[tuple[Any, Any]]:
+    """Rows with their places, those that answer first, those that ask last; each table is read by its name."""
     pairs = [("X", X, "embedding", embedding)]
     if new is not None:
         if not isinstance(new, tuple | list) or len(new) != 2:
@@ -190,20 +263,20 @@ def _checked(X: Any, embedding: Any, new: tuple[Any, Any] | None) -> tuple[tuple
         pairs.append(("new[0]", new[0], "new[1]", new[1]))
     found = []
     for name, rows, beside, places in pairs:
-        rows, places = _table(name, rows), _table(beside, places)
+        rows, places = read(name, rows), read(beside, places)
         if len(rows) != len(places):
             raise ValueError(
                 f"{name} has {len(rows)} rows, but {beside} has {len(places)}: they must be the same rows."
             )
         found.append((rows, places))
-    (data, flat), (asking, asking_flat) = found[0], found[-1]
-    for name, one, other in (("X", data, asking), ("embedding", flat, asking_flat)):
+    for name, one, other in zip(("X", "embedding"), found[0], found[-1]):
         if one.shape[1] != other.shape[1]:
             raise ValueError(f"{name} has {one.shape[1]} columns, but its new rows have {other.shape[1]}.")
-    return (data, asking), (flat, asking_flat)
+    return found
 
 
-def _table(name: str, values: Any) -> Array:
+def table(name: str, values: Any) -> Array:
+    """Rows and columns of finite numbers whose squares are finite."""
     values = np.asarray(values, dtype=float)
     if values.ndim == 1:
         values = values[:, None]
@@ -212,7 +285,7 @@ def _table(name: str, values: Any) -> Array:
     bad = len(values) - int(np.isfinite(values).all(axis=1).sum())
     if bad:
         raise ValueError(f"{bad} of {len(values)} rows of {name} hold NaN or infinity: leave them out.")
-    if np.abs(values).max() > 1e150:
+    if np.abs(values).max() > LARGEST:
         raise ValueError(f"Squared distances overflow: {name} reaches {np.abs(values).max():.1e}. Rescale it.")
     return np.ascontiguousarray(values)
 
@@ -228,7 +301,7 @@ def _drawn(n: int, rows: int | None, rng: np.random.Generator) -> Array:
 
 
 def _penalised(
-    spaces: tuple[tuple[Array, Array], tuple[Array, Array]],
+    spaces: Any,
     metric: Any,
     k: int,
     sample_weight: Any,
@@ -238,38 +311,18 @@ def _penalised(
     by_data: bool,
 ) -> Score:
     """1 minus the mean penalty of rows; ``by_data``: neighbours in the data, ranks in the embedding."""
-    (data, asking), (flat, asking_flat) = spaces
-    itself = asking is data
-    n, choices = len(data), len(data) - itself
+    n, asking = len(spaces.answering), len(spaces.asking)
+    choices = n - spaces.itself
     k = _resolve.count("n_neighbors", k)
     if 2 * k >= n:
         raise ValueError(f"n_neighbors={k} must be less than half the {n} rows, {n / 2:g}: beyond, ranks say nothing.")
-    weight = np.ones(len(asking)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-    if weight.shape != (len(asking),) or not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
-        raise ValueError(
-            f"sample_weight has shape {weight.shape}; it must have an entry >= 0 for each of the {len(asking)} rows "
-            "that are asked, not all 0."
-        )
-    if rows is None and len(asking) * n > ALL_PAIRS:
+    weight = spaces.weight(sample_weight)
+    if rows is None and asking * n > ALL_PAIRS:
         rows = max(LEAST_ROWS, ALL_PAIRS // n)
-    asked = _drawn(len(asking), rows, np.random.default_rng(random_state))
-    near, far = _fitted("euclidean", flat), _fitted(metric, data)
-    places = asking_flat, asking
-    if by_data:
-        near, far, places = far, near, (asking, asking_flat)
-    penalty = np.empty(len(asked))
-
-    def ask(block: slice) -> None:
-        own = asked[block]
-        closest = _nearest(near.cross(places[0][own]), own if itself else None, k)
-        penalty[block] = _excess(far.cross(places[1][own]), own if itself else None, closest, k)
-
-    step = max(1, TABLE_ENTRIES // n)
-    blocks = [slice(at, min(at + step, len(asked))) for at in range(0, len(asked), step)]
-    for _ in Threads(n_jobs).map(ask, blocks, "neighbours"):
-        pass
+    asked = _drawn(asking, rows, np.random.default_rng(random_state))
+    penalty = spaces.excess(asked, k, metric, by_data, n_jobs)
     penalty *= 2 / (k * (2 * choices - 3 * k + 1))
-    mean, error = _weighted_mean(penalty, weight[asked], len(asking))
+    mean, error = _weighted_mean(penalty, weight[asked], asking)
     return Score(1 - mean, error, len(asked))
 
 
@@ -283,7 +336,7 @@ def _weighted_mean(values: Array, weight: Array, of: int) -> tuple[float, float]
     return mean, float(np.sqrt(spread * (1 - count / of)))
 
 
-def _nearest(squared: Array, itself: Array | None, k: int) -> Array:
+def nearest(squared: Array, itself: Array | None, k: int) -> Array:
     """The k nearest columns of each row; of equally far ones the first."""
     if itself is not None:
         squared[np.arange(len(squared)), itself] = np.inf

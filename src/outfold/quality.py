@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from .graphs import DenseGraph
 from .leastsquares import joint_degrees
 from .neighbourhoods import Score, continuity, distance_correlation, trustworthiness
 from .runners import Threads, free_memory, row_blocks
+from .sources import Elsewhere, InMemory, Source, in_dask
 from .stability import Induction, induction_versus_perturbation
 
 Array = NDArray[Any]
@@ -26,7 +28,9 @@ EVERY = 5000  # anchors up to which all eigenpairs are found
 
 
 def aligned_error(moving: Any, fixed: Any, *, rescale: bool = True) -> float:
-    """Root mean squared distance after alignment, relative to the spread of ``fixed``."""
+    """Root mean squared distance after alignment, relative to the spread of ``fixed``; Dask's rows stay in parts."""
+    if in_dask(moving) or in_dask(fixed):
+        return _spread().aligned_error(moving, fixed, rescale=rescale)
     left = Alignment.of(moving, fixed, rescale=rescale)(moving) - fixed
     return float(np.sqrt((left**2).sum() / ((fixed - np.mean(fixed, axis=0)) ** 2).sum()))
 
@@ -39,8 +43,8 @@ def aligned_mse(moving: Any, fixed: Any, *, fit_rows: Any, weights: Any = None, 
 
     Parameters
     ----------
-    moving, fixed : arrays of shape (n, n_components)
-        Embeddings of the same rows; ``fixed`` is the true one.
+    moving, fixed : arrays of shape (n, n_components), or Dask's
+        Embeddings of the same rows; ``fixed`` is the true one. Dask's are summed up where they are.
     fit_rows : array of int or bool
         The rows R is found over: the landmarks.
     weights : array of shape (n,), optional
@@ -55,6 +59,8 @@ def aligned_mse(moving: Any, fixed: Any, *, fit_rows: Any, weights: Any = None, 
     >>> aligned_mse(fixed[:, ::-1] * [1, -1], fixed, fit_rows=np.arange(30)) < 1e-20
     True
     """
+    if in_dask(moving) or in_dask(fixed):
+        return _spread().aligned_mse(moving, fixed, fit_rows=fit_rows, weights=weights, centre=centre)
     moving, fixed = _embedding("moving", moving), _embedding("fixed", fixed)
     if moving.shape != fixed.shape:
         raise ValueError(f"Embeddings of the same rows have the same shape; got {moving.shape} and {fixed.shape}.")
@@ -75,8 +81,9 @@ def subspace_angles(A: Any, B: Any, *, weights: Any = None) -> Array:
 
     Parameters
     ----------
-    A, B : arrays of shape (n, columns)
-        Functions on the same rows; as many angles as the smaller space has dimensions.
+    A, B : arrays of shape (n, columns), or Dask's
+        Functions on the same rows; as many angles as the smaller space has dimensions. Of Dask's rows, triangular
+        factors of the parts are joined.
     weights : array of shape (n,), optional
         The measure in which functions are orthogonal, such as the stationary one.
 
@@ -89,6 +96,8 @@ def subspace_angles(A: Any, B: Any, *, weights: Any = None) -> Array:
     >>> subspace_angles(A, np.eye(4)[:, 2:]).round(4).tolist()
     [1.5708, 1.5708]
     """
+    if in_dask(A) or in_dask(B):
+        return _spread().subspace_angles(A, B, weights=weights)
     A, B = _embedding("A", A), _embedding("B", B)
     if len(A) != len(B):
         raise ValueError(f"A has {len(A)} rows and B has {len(B)}: they must be functions on the same rows.")
@@ -126,7 +135,7 @@ def kernel_loss(
     Parameters
     ----------
     estimator : a fitted method, with any extension
-    X : array of shape (n, n_features), optional
+    X : array of shape (n, n_features), or Dask's, optional
         Training or new rows. None: the anchors it was solved on, with their weights.
     ranks : sequence of int, optional
         How many coordinates to use. None: 1, 2, ... all.
@@ -136,7 +145,7 @@ def kernel_loss(
     sample_weight : array, optional
         Of the rows of X.
     rows : int or None
-        Of more rows so many are drawn at random. None: all.
+        Of more rows so many are drawn at random. None: all, of Dask's up to 32 768.
     random_state : int
 
     Returns
@@ -162,9 +171,10 @@ def kernel_loss(
     chosen = np.arange(1, count + 1) if ranks is None else np.atleast_1d(np.asarray(ranks))
     if chosen.ndim != 1 or not len(chosen) or chosen.min() < 0 or chosen.max() > count or chosen.dtype.kind not in "iu":
         raise ValueError(f"ranks={ranks!r} must be whole numbers from 0 to {count}, the number of coordinates.")
-    points, weight = _rows_of(estimator, found, X, sample_weight)
-    some = _some(len(points), rows, random_state)
-    points, weight = points[some], weight[some]
+    source = _source(estimator, found, X)
+    weight = _weights(found.measure if X is None else sample_weight, source)
+    some = _some(source, rows, random_state)
+    points, weight = _taken(source, some), weight[some]
     values, functions = found.pairs(points, _embed(estimator, points))
     columns, others, their_weight = points, functions, weight
     if against == "anchors" or X is None:
@@ -233,19 +243,20 @@ def reconstruction_error(
     Parameters
     ----------
     estimator : a fitted method of a Markov or centred kernel, with any extension
-    X : array of shape (n, n_features)
+    X : array of shape (n, n_features), or Dask's
         Rows that are not anchors.
-    embedding : array of shape (n, n_components), optional
+    embedding : array of shape (n, n_components), or Dask's, optional
         Where another function, such as a network, puts them in the estimator's coordinates. None: ``transform(X)``.
     rank : int, optional
         How many coordinates to use, beside the constant. None: all the estimator has.
     degrees : "anchors" or "joint"
         Whose degrees divide the kernel: over the anchors, as in the design of ``transform``, or over anchors and rows
-        together, as the thesis has it, which makes all of it smaller. Joint degrees are a factor of each row.
+        together, as the thesis has it, which makes all of it smaller. Joint degrees are a factor of each row, and one
+        that all rows have a part in: of Dask's no more than ``rows`` may be there.
     squared : bool
         Squares of the norms, as equation 3.2.2 has it.
     rows : int or None
-        Of more rows so many are drawn at random, and norms scaled up. None: all.
+        Of more rows so many are drawn at random, and norms scaled up. None: all, of Dask's up to 32 768.
     random_state : int
 
     Examples
@@ -264,30 +275,38 @@ def reconstruction_error(
     rank = len(found.values) if rank is None else _resolve.count("rank", rank, low=0)
     if rank > len(found.values):
         raise ValueError(f"rank={rank} is more than the {len(found.values)} coordinates of the estimator.")
-    everything = _rows_of(estimator, found, X, None)[0]
-    some = _some(len(everything), rows, random_state)
-    points = everything[some]
-    own = _embed(estimator, points) if embedding is None else _placed(embedding, len(everything), found)[some]
+    source = _source(estimator, found, X)
+    some = _some(source, rows, random_state)
+    if degrees == "joint" and isinstance(source, Elsewhere) and len(some) < len(source):
+        raise ValueError(
+            f"degrees='joint' needs the kernel between all {len(source)} rows, of which {len(some)} would be brought "
+            "here. Take degrees='anchors', or pass the rows that count as an array."
+        )
+    points = _taken(source, some)
+    own = _embed(estimator, points) if embedding is None else _placed(embedding, len(source), found, some)
     model = getattr(estimator.model_, "spectral", estimator.model_)
     factors = [found.pairs(points, places) for places in (own, model.embed(points, estimator._runner()))]
     kept = rank + bool(found.trivial)
     factors = [(values[:kept], functions[:, :kept]) for values, functions in factors]
     if found.solved_on_anchors and len(found.anchors) <= EVERY:
         factors.append(_all_pairs(found, points))
-    scale = np.ones(len(points)) if degrees == "anchors" else _joint_scale(found, everything)[some]
-    sums = _left(found, points, factors, scale) * (len(everything) / len(points)) ** 2
+    scale = np.ones(len(points))
+    if degrees == "joint":
+        scale = _joint_scale(found, _taken(source, np.arange(len(source))))[some]
+    sums = _left(found, points, factors, scale) * (len(source) / len(points)) ** 2
     error, nystrom, every, norm = (sums if squared else np.sqrt(sums)).tolist()
     return Reconstruction(error, nystrom, every, norm, rank, len(points), squared)
 
 
-def _placed(embedding: Any, count: int, found: Expansion) -> Array:
-    embedding = _embedding("embedding", embedding)
+def _placed(embedding: Any, count: int, found: Expansion, some: Array) -> Array:
+    """Given places of some rows."""
+    embedding = _spread().table("embedding", embedding) if in_dask(embedding) else _embedding("embedding", embedding)
     if embedding.shape != (count, len(found.values)):
         raise ValueError(
             f"embedding has shape {embedding.shape}; of these rows in the estimator's coordinates it would be "
             f"{(count, len(found.values))}."
         )
-    return embedding
+    return _spread().drawn(embedding, some) if isinstance(embedding, Elsewhere) else embedding[some]
 
 
 def _left(found: Expansion, points: Array, factors: list[tuple[Array, Array]], scale: Array) -> Array:
@@ -333,9 +352,9 @@ def diffusion_distance(estimator: Any, X: Any, Y: Any = None, *, pairs: Any = No
     estimator : a fitted DiffusionMaps or Roseland
         In its coordinates the distance is that of the components it keeps: never more than the exact one, and close to
         it once lambda^t is small.
-    X : array of shape (n, n_features)
-    Y : array of shape (m, n_features), optional
-        None: distances between the rows of X.
+    X : array of shape (n, n_features), or Dask's
+    Y : array of shape (m, n_features), or Dask's with ``pairs``, optional
+        None: distances between the rows of X. Of Dask's X the distances to a Y in memory are a lazy Dask array.
     pairs : array of int of shape (count, 2), optional
         Row numbers of X and of Y: only these distances, however many rows there are.
     exact : bool
@@ -361,12 +380,17 @@ def diffusion_distance(estimator: Any, X: Any, Y: Any = None, *, pairs: Any = No
             f"{type(estimator).__name__} has no diffusion time: diffusion distances are those of DiffusionMaps with "
             "coordinates='diffusion' and of Roseland."
         )
-    first = _rows_of(estimator, found, X, None)[0]
-    second = first if Y is None else _rows_of(estimator, found, Y, None)[0]
+    if pairs is None and (in_dask(X) or in_dask(Y)):
+        return _lazy_distance(estimator, found, X, Y, exact)
+    first = _source(estimator, found, X)
+    second = first if Y is None else _source(estimator, found, Y)
     if pairs is not None:
         pairs = np.asarray(pairs)
         if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
             raise ValueError(f"pairs must be whole numbers in two columns; got {pairs.dtype} of shape {pairs.shape}.")
+        for column, rows in zip(pairs.T, (first, second)):
+            if len(column) and not -len(rows) <= column.min() <= column.max() < len(rows):
+                raise IndexError(f"pairs reach from row {column.min()} to {column.max()}, of {len(rows)} rows.")
     elif 8.0 * len(first) * len(second) > free_memory():
         raise MemoryError(
             f"{len(first)} x {len(second)} distances take {8e-9 * len(first) * len(second):.1f} GB, more than is free. "
@@ -374,13 +398,28 @@ def diffusion_distance(estimator: Any, X: Any, Y: Any = None, *, pairs: Any = No
         )
     place = _exactly(found) if exact else lambda rows: _embed(estimator, rows)
     if pairs is None:
-        here = place(first)
-        return cdist(here, here if Y is None else place(second))
+        here = place(first.array())
+        return cdist(here, here if Y is None else place(second.array()))
     out = np.empty(len(pairs))
     for block in row_blocks(len(pairs), len(found.anchors) if exact else 64):
-        ends = [place(rows[pairs[block, side]]) for side, rows in enumerate((first, second))]
+        ends = [place(_taken(rows, pairs[block, side])) for side, rows in enumerate((first, second))]
         out[block] = np.linalg.norm(ends[0] - ends[1], axis=1)
     return out
+
+
+def _lazy_distance(estimator: Any, found: Expansion, X: Any, Y: Any, exact: bool) -> Any:
+    """Of each of Dask's rows to rows in memory."""
+    if Y is None or in_dask(Y):
+        raise ValueError(
+            "Distances between all pairs of Dask's rows are too many for a table. Pass pairs=, the row numbers of "
+            "those that are wanted, or Dask's rows as X and an array as Y."
+        )
+    names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
+    estimator._check_features(X.shape[1] if names is None else len(names), names, "the Dask DataFrame")
+    estimator._refuse_batchwise()
+    place = _exactly(found) if exact else partial(_embed_alone, estimator.model_)
+    ends = place(_source(estimator, found, Y).array())
+    return _spread().distances_to(X, place, ends, len(found.anchors) if exact else 64)
 
 
 def _exactly(found: Expansion) -> Any:
@@ -405,25 +444,56 @@ def _exactly(found: Expansion) -> Any:
 # -- rows ------------------------------------------------------------------------------------
 
 
-def _rows_of(estimator: Any, found: Expansion, X: Any, sample_weight: Any) -> tuple[Array, Array]:
-    """Rows in memory, checked, and their weights."""
-    if X is None:
-        return found.anchors, found.measure
-    points = np.ascontiguousarray(estimator._validate(X, reset=False), dtype=float)
-    weight = np.ones(len(points)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-    if weight.shape != (len(points),) or not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
-        raise ValueError(f"sample_weight of shape {weight.shape} must be {len(points)} numbers >= 0, not all 0.")
-    return points, weight
+def _spread() -> Any:
+    """What is done where rows are; nothing of it is needed for arrays."""
+    from . import _spread_quality
+
+    return _spread_quality
 
 
-def _some(count: int, rows: int | None, random_state: int) -> Array:
-    if rows is None or _resolve.count("rows", rows) >= count:
+def _source(estimator: Any, found: Expansion, X: Any) -> Source:
+    """Rows, checked, here or where they are; None: the anchors."""
+    if in_dask(X):
+        return _spread().rows_for(estimator, X)
+    return InMemory(
+        found.anchors if X is None else np.ascontiguousarray(estimator._validate(X, reset=False), dtype=float)
+    )
+
+
+def _taken(source: Source, index: Array) -> Array:
+    """Some rows, here, in any order."""
+    return _spread().anywhere(source, index) if isinstance(source, Elsewhere) else source.take(index)
+
+
+def _weights(sample_weight: Any, source: Source) -> Any:
+    """Of all rows."""
+    if isinstance(source, Elsewhere) and sample_weight is not None:
+        return _spread().measure_of(sample_weight, source)
+    if sample_weight is None:
+        return np.broadcast_to(np.ones(1), len(source))
+    weight = np.asarray(sample_weight, dtype=float)
+    if weight.shape != (len(source),) or not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
+        raise ValueError(f"sample_weight of shape {weight.shape} must be {len(source)} numbers >= 0, not all 0.")
+    return weight
+
+
+def _some(source: Source, rows: int | None, random_state: int) -> Array:
+    """Which rows are looked at."""
+    count = len(source) if rows is None else min(len(source), _resolve.count("rows", rows))
+    if isinstance(source, Elsewhere):
+        _spread().check_draw(count, source)
+    if count == len(source):
         return np.arange(count)
-    return np.sort(np.random.default_rng(random_state).choice(count, rows, replace=False))
+    return np.sort(np.random.default_rng(random_state).choice(len(source), count, replace=False))
 
 
 def _embed(estimator: Any, points: Array) -> Array:
     return np.asarray(estimator.model_.embed(points, estimator._runner()), dtype=float)
+
+
+def _embed_alone(model: Any, points: Array) -> Array:
+    """On one thread, wherever that is."""
+    return np.asarray(model.embed(points, Threads(1)), dtype=float)
 
 
 def _embedding(name: str, values: Any) -> Array:

@@ -64,9 +64,35 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "map_partitions") and hasattr(X, "divisions")
 
 
+def beside(*tables: Any) -> Spread:
+    """Spread rows and arrays, all of the same rows, as one table in the parts of the first that is spread."""
+    sizes = next((table.values.chunks[0] for table in tables if isinstance(table, Spread)), (len(tables[0]),))
+    sizes = tuple(size for size in sizes if size)
+    array = _dask("array")
+    parts = [
+        table.values.rechunk({0: sizes})
+        if isinstance(table, Spread)
+        else array.from_array(table, chunks=(sizes, -1), name=False)
+        for table in tables
+    ]
+    return Spread(by_rows(array.concatenate(parts, axis=1)))
+
+
 def by_rows(X: Any) -> Any:
     """Chunked by rows alone."""
     return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+
+
+def mapped(function: Callable[[Array], Array], X: Any, columns: int) -> Any:
+    """What a function makes of rows, so many columns, as a lazy Dask array."""
+    X = by_rows(X.to_dask_array() if is_frame(X) else X)
+    chunks, meta = (X.chunks[0], (columns,)), np.empty((0, columns))
+    return X.map_blocks(_applied, travelling(function), meta, dtype=float, chunks=chunks, meta=meta)
+
+
+def _applied(rows: Any, function: Callable[[Array], Array], nothing: Array) -> Array:
+    with blas_threads(1):
+        return function(np.ascontiguousarray(rows, dtype=float)) if len(rows) else nothing
 
 
 @dataclass(frozen=True)

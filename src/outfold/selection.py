@@ -23,6 +23,7 @@ from .bandwidths import Slope
 from .distances import Metric
 from .graphs import AllPairs, survey
 from .runners import Threads, row_blocks
+from .sources import in_dask
 
 if TYPE_CHECKING:
     from .tuning import Tuning, tune
@@ -104,11 +105,11 @@ def slope_dimension(data: Any, *, metric: Any = "euclidean", n_jobs: int | None 
 
     Near the right scale the sum grows like epsilon^(d/2) (Coifman, Shkolnisky, Sigworth and Singer, 2008). Edges, few
     rows and high dimensions pull the number down, noise at small scales up: round it. Beyond 4000 rows an even sample
-    of 2000 is looked at.
+    of 2000 is looked at; of Dask's rows, which are not put in order, a random one.
 
     Parameters
     ----------
-    data : array of shape (n, n_features), or a fitted method of this library
+    data : array of shape (n, n_features), or Dask's, or a fitted method of this library
         Of a method its anchors, with their weights and its metric.
     metric : name, callable or Metric
         For arrays.
@@ -123,6 +124,8 @@ def slope_dimension(data: Any, *, metric: Any = "euclidean", n_jobs: int | None 
         if data._precomputed():
             raise ValueError(f"{data._precomputed()}='precomputed' keeps no points to look at; pass features.")
         metric, measure, data = getattr(data, "metric", "euclidean"), data._anchor_measure, data.landmarks_
+    if in_dask(data):
+        data = _drawn("data", data, 4000, 2000, 0)
     points = np.ascontiguousarray(_table("data", data, least=2))
     measure = np.ones(len(points)) if measure is None else np.asarray(measure, dtype=float)
     if len(points) > 4000:
@@ -252,7 +255,7 @@ def residuals(
 
     Parameters
     ----------
-    eigenvectors : array of shape (n, k)
+    eigenvectors : array of shape (n, k), or Dask's
         In the order of their eigenvalues.
     scale : float > 0
         Of the bandwidth; the paper's is 1/3.
@@ -267,11 +270,13 @@ def residuals(
     >>> residuals(np.cos(np.pi * np.column_stack([x[:, 0], 2 * x[:, 0], x[:, 1]]))).round(2).tolist()
     [1.0, 0.07, 1.0]
     """
-    vectors = _table("eigenvectors", eigenvectors, least=2)
     if not scale > 0 or not np.isfinite(scale):
         raise ValueError(f"scale={scale!r} must be a positive number.")
     if rows < 2:
         raise ValueError(f"rows={rows} is too few: a regression needs 2 rows at least.")
+    if in_dask(eigenvectors):
+        eigenvectors = _drawn("eigenvectors", eigenvectors, rows, rows, random_state)
+    vectors = _table("eigenvectors", eigenvectors, least=2)
     if len(vectors) > rows:
         vectors = vectors[np.sort(check_random_state(random_state).permutation(len(vectors))[:rows])]
     vectors = vectors - vectors.mean(axis=0)
@@ -381,9 +386,15 @@ class LocalLinearSelection(SelectorMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n_samples, n_coordinates), in the order of the eigenvalues
+            Of Dask's, ``rows`` are drawn; ``transform`` then gives a lazy collection.
         y : ignored
         """
+        names = [str(name) for name in X.columns] if in_dask(X) and hasattr(X, "columns") else None
+        if in_dask(X):
+            X = _drawn("X", X, self.rows, self.rows, self.random_state)
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
         wanted, least = self.n_components, self.threshold
         if wanted is not None and not 1 <= wanted <= X.shape[1]:
             raise ValueError(f"n_components={wanted} must be 1 to {X.shape[1]}, as many as there are coordinates.")
@@ -404,6 +415,36 @@ class LocalLinearSelection(SelectorMixin, BaseEstimator):
             kept &= self.residuals_ > (LEAST if least is None else least)
         self._kept = kept
         return self
+
+    def transform(self, X: Any) -> Any:
+        """The coordinates that are kept; of Dask's rows a lazy collection.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_coordinates)
+        """
+        if not in_dask(X):
+            return super().transform(X)
+        from ._lazy import check_container
+
+        check_container(self)
+        kept = self.get_support(indices=True)
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {X.shape[1]} columns, but the fit had {self.n_features_in_} coordinates.")
+        return X[[X.columns[at] for at in kept]] if hasattr(X, "columns") else X[:, kept]
+
+    def inverse_transform(self, X: Any) -> Any:
+        """All coordinates, with 0 for those that were not kept; of Dask's rows a lazy array.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, kept coordinates)
+        """
+        if not in_dask(X):
+            return super().inverse_transform(X)
+        from .scale import mapped
+
+        return mapped(super().inverse_transform, X, len(self.residuals_))
 
     def _get_support_mask(self) -> Array:
         check_is_fitted(self, "residuals_")
@@ -434,6 +475,13 @@ def _rates(sizes: Array) -> Array:
         )
     rates = -np.log(np.minimum(sizes, 1.0))
     return np.where(rates < 1e-12, 0.0, rates)
+
+
+def _drawn(name: str, X: Any, most: int, count: int, random_state: Any) -> Array:
+    """Dask's rows: all of no more than ``most``, else so many at random."""
+    from ._spread_quality import some_of
+
+    return some_of(name, X, most, count, check_random_state(random_state))
 
 
 def _table(name: str, values: Any, *, least: int) -> Array:

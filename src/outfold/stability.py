@@ -14,6 +14,7 @@ from sklearn.base import clone
 from . import _resolve
 from .alignment import Alignment
 from .runners import Threads
+from .sources import in_dask
 
 Array = NDArray[Any]
 
@@ -82,7 +83,7 @@ def induction_versus_perturbation(
     ----------
     estimator : a method of Outfold, or any estimator with ``fit`` and ``transform``
         It is cloned for each fit. What it chooses by the data (epsilon="auto") it chooses anew each time.
-    X : array of shape (n, n_features), or a square matrix if precomputed
+    X : array of shape (n, n_features), or a square matrix if precomputed; in memory
     exchanged : shares of the rows, |R1| / n, each below 1/2
     repeats : int
         Splits for each share.
@@ -124,6 +125,11 @@ def induction_versus_perturbation(
 
 
 def _checked(X: Any, exchanged: Sequence[float]) -> tuple[Array, Array]:
+    if in_dask(X):
+        raise ValueError(
+            "X is Dask's, and each of many fits is to all rows but a few. Draw as many as can be fitted that often, "
+            "such as X[np.sort(np.random.default_rng(0).choice(len(X), 1000, replace=False))].compute()."
+        )
     X = np.asarray(X, dtype=float)
     if X.ndim != 2 or not np.isfinite(X).all():
         raise ValueError(f"X must be a table of finite numbers; its shape is {X.shape}.")

@@ -35,7 +35,7 @@ from .methods import DiffusionMaps, LaplacianEigenmaps, Roseland, SpectralCluste
 from .runners import Threads
 from .selection import LEAST, residuals, slope_dimension, smallest_time, spectral_dimension
 from .solvers import LowRank
-from .sources import InMemory
+from .sources import InMemory, Source, in_dask, opened
 
 Array = NDArray[Any]
 
@@ -133,7 +133,7 @@ def tune(
 
     Parameters
     ----------
-    X : array of shape (n, n_features)
+    X : array of shape (n, n_features), or Dask's, of which the rows that are searched are drawn
     method : estimator or class
         DiffusionMaps, Roseland or LaplacianEigenmaps, with a Gaussian kernel; its other parameters stay as they are.
         Of KernelPCA, ClassicalMDS, Isomap and LocallyLinearEmbedding, which have no limit that a narrow kernel is
@@ -167,8 +167,7 @@ def tune(
     if dimension != "auto" and _resolve.count("dimension", dimension) > components:
         raise ValueError(f"dimension={dimension} is more than the components={components} that are looked at.")
     random = check_random_state(random_state)
-    whole = np.ascontiguousarray(clone(method)._validate(X, reset=True), dtype=float)
-    seeker, whole, X = _within(method, whole, rows, random)
+    seeker, whole, X = _within(method, _source(method, X), rows, random)
     seeds = [int(random.randint(2**31 - 1)) for _ in range(repeats)]
     components = min(components, len(X) - -(-len(X) // folds) - 1)
     runner = Threads(n_jobs)
@@ -210,7 +209,16 @@ def _checked(method: Any) -> Any:
     return method
 
 
-def _within(method: Any, whole: Array, rows: int, random: Any) -> tuple[Any, Array, Array]:
+def _source(method: Any, X: Any) -> Source:
+    """Rows, checked; Dask's stay where they are, if they are more than would be fitted together."""
+    if not in_dask(X):
+        return InMemory(np.ascontiguousarray(clone(method)._validate(X, reset=True), dtype=float))
+    whole = opened(X)
+    assert whole is not None
+    return whole if len(whole) > REFITTED else _source(method, whole.take(np.arange(len(whole))))
+
+
+def _within(method: Any, whole: Source, rows: int, random: Any) -> tuple[Any, Source, Array]:
     """The method as it is searched, the rows its fit depends on, and those of them that are looked at.
 
     A method that solves its problem on landmarks is searched on them, as if they were all. Roseland's are chosen once,
@@ -219,16 +227,28 @@ def _within(method: Any, whole: Array, rows: int, random: Any) -> tuple[Any, Arr
     seeker, given = clone(method), getattr(method, "landmarks", None)
     rng = np.random.default_rng(random.randint(2**31 - 1))
     if given is not None and not isinstance(method, Roseland):
-        whole = _resolve.landmark_choice(given).select(InMemory(whole), np.ones(len(whole)), rng).points
+        measure = np.broadcast_to(np.ones(1), len(whole))
+        whole = InMemory(_resolve.landmark_choice(given).select(whole, measure, rng).points)
         seeker.set_params(landmarks=None)
         if isinstance(method.solver, LowRank):
             seeker.set_params(solver="auto")
-    X = whole if len(whole) <= rows else whole[np.sort(rng.permutation(len(whole))[:rows])]
+    X = _looked_at(whole, rows, rng)
     if isinstance(method, Roseland):
         given = min(given, len(X)) if isinstance(given, int | np.integer) else given
         chosen = _resolve.landmark_choice(given).select(InMemory(X), np.ones(len(X)), rng)
         seeker.set_params(landmarks=chosen.points if chosen.index is None else _Among(chosen.points))
     return seeker, whole, X
+
+
+def _looked_at(whole: Source, rows: int, rng: np.random.Generator) -> Array:
+    if len(whole) <= rows:
+        return whole.take(np.arange(len(whole)))
+    if isinstance(whole, InMemory):
+        return whole.take(np.sort(rng.permutation(len(whole))[:rows]))
+    from ._spread_quality import check_draw, shuffled
+
+    check_draw(rows, whole)
+    return whole.take(shuffled(len(whole), rows, rng))
 
 
 @dataclass(frozen=True)
@@ -478,7 +498,7 @@ def _concluded(
     method: Any,
     seeker: Any,
     X: Array,
-    whole: Array,
+    whole: Source,
     known: DenseSurvey,
     searched: list[_Search],
     dimension: int | str,
@@ -504,7 +524,7 @@ def _concluded(
             best.get("epsilon", np.nan),
             chosen.alpha,
         )
-        fit = _engine.fit(InMemory(whole), recipe, np.ones(len(whole)), np.random.default_rng(0), Threads())
+        fit = _engine.fit(whole, recipe, np.ones(len(whole)), np.random.default_rng(0), Threads())
         functions, values, carried = np.asarray(fit.embedding), fit.eigenvalues, 1.0
     left = residuals(functions)
     coordinates = _kept(left, trial.reproduced(), intrinsic, dimension)
@@ -517,7 +537,7 @@ def _concluded(
     return Tuning(name, settings, estimator, chosen, table, intrinsic, slope, coordinates, left, len(X), told)
 
 
-def _notes(search: _Search, X: Array, whole: Array, steps: int | None) -> tuple[str, ...]:
+def _notes(search: _Search, X: Array, whole: Source, steps: int | None) -> tuple[str, ...]:
     last, notes = len(search.table) - 1, []
     if steps is not None and last == 0:
         notes.append("one epsilon was tried, so nothing is known about its bias.")
