@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .._version import __version__
-from . import fitting, looking, options
+from . import fitting, looking, options, serving
 
 
 class _Polite(click.Group):
@@ -137,5 +137,6 @@ for _command in (
     looking.plan,
     looking.tune,
     looking.report,
+    serving.serve,
 ):
     main.add_command(_command)

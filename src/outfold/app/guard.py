@@ -143,6 +143,7 @@ class Guard:
         self.host, self.port, self.limits, self.watch = host.lower(), port, limits, watch
         self.names = {name.lower() for name in names}
         self._token = None if token is None else hashlib.sha256(token.encode()).digest()
+        self.in_flight = 0
         self._held = 0  # bytes
         self._requests = 0
 
@@ -152,6 +153,7 @@ class Guard:
         if scope["type"] != "http":
             return await send({"type": "websocket.close", "code": 1008})
         answer, start = _Answer(scope, receive, send), time.perf_counter()
+        self.in_flight += 1
         try:
             await self._serve(scope, receive, answer)
         except _Gone:
@@ -166,6 +168,7 @@ class Guard:
             LOG.exception("%s %s failed", scope["method"], scope["path"])
             await answer.refuse(500, "Something went wrong here; the log of the service says what.")
         finally:
+            self.in_flight -= 1
             if self.watch is not None:
                 self.watch(scope["path"], answer.status or 500, time.perf_counter() - start)
 
