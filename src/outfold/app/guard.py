@@ -39,6 +39,7 @@ CODES = {
     413: "too_large",
     415: "unsupported_media_type",
     422: "invalid",
+    431: "headers_too_large",
     500: "internal",
     503: "busy",
 }
@@ -176,6 +177,8 @@ class Guard:
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES:
+            raise Refused(431, f"The headers have more than {HEAD_BYTES} bytes.")
         self._check_token(headers.get("authorization", []))
         self._check_place(scope, headers)
         body = await self._body(receive, headers)
