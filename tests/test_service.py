@@ -1,9 +1,11 @@
 """The service: answers are the library's, in every form, and what cannot be answered is refused by name."""
 
 import asyncio
+import copy
 import io
 import json
 import logging
+import threading
 
 import httpx
 import numpy as np
@@ -13,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 import outfold
-from outfold import storage
+from outfold import methods, storage
 from outfold.app import guard, service, wire
 from outfold.app.command import main
 from outfold.datasets import s_curve
@@ -169,6 +171,47 @@ def test_requests_at_the_same_time_do_not_mix(app, served):
     for part, answer in zip(parts, together(app, *requests)):
         truth = served.estimator.transform(PREPARATION.apply(part), on_far="keep")
         np.testing.assert_allclose(np.load(io.BytesIO(answer.content)), truth, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "GRAE")) for name in methods.__all__]
+)
+@pytest.mark.filterwarnings("ignore::outfold.exceptions.OutfoldWarning")
+def test_every_method_can_be_served(name):
+    estimator = getattr(outfold, name)().fit(X[:150])
+    found = service.Service(estimator, Preparation(COLUMNS))
+    try:
+        app, truth = service.application(found, port=8765), estimator.transform(ROWS, on_far="keep")
+        np.testing.assert_array_equal(post(app, "/v1/transform").json()["embedding"], truth)
+        assert post(app, "/v1/trust").json()["flag"] == estimator.trust(ROWS).flag.tolist()
+        back = post(app, "/v1/inverse", truth[:5])
+        np.testing.assert_array_equal(back.json()["features"], estimator.inverse_transform(truth[:5]))
+        assert ask(app, "GET", "/v1/model").json()["method"] == name
+    finally:
+        found.close()
+
+
+def test_rows_very_far_away_get_a_finite_answer(app):
+    for size in (1e10, 1e100, 1e200, 1e300):
+        for path in ("/v1/transform?trust=true", "/v1/trust"):
+            answer = post(app, path, [[size, -size, 0.0]])
+            assert answer.status_code == 200
+            assert answer.json().get("outside", answer.json().get("flag")) == [True]
+            assert np.isfinite(answer.json().get("embedding", [[0.0]])).all()
+
+
+def test_a_way_back_that_takes_long_is_not_waited_for(served, monkeypatch):
+    estimator, begun = copy.copy(served.estimator), threading.Event()
+    monkeypatch.setattr(service, "LEARNING", 0.05)
+    monkeypatch.setattr(type(estimator), "_learnt_back", lambda self: begun.wait(20))
+    found = service.Service(estimator, PREPARATION)
+    try:
+        answer = post(service.application(found, port=8765), "/v1/inverse", np.zeros((1, 3)))
+        assert "ask again" in error_of(answer, 503)
+        assert answer.headers["retry-after"] == "10"
+    finally:
+        begun.set()
+        found.close()
 
 
 def test_clusters_come_with_positions():

@@ -37,6 +37,7 @@ Array = NDArray[Any]
 
 ROWS = 10_000
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+LEARNING = 30.0  # seconds that a request waits for the way back to be learnt
 ASIDE = ("checkpoint", "n_jobs", "verbose")  # parameters that are not about the model, and may name a folder
 OPTIONS: dict[str, tuple[str, ...]] = {"transform": ("trust", "coverage"), "trust": ("coverage",), "inverse": ()}
 
@@ -183,11 +184,11 @@ class Service:
             raise Refused(413, str(error)) from None
         except wire.Unfit as error:
             raise Refused(422, str(error)) from None
-        self.metrics.add_rows(request.url.path, rows)
+        self.metrics.add_rows(request.scope["path"], rows)
         return Response(content, media_type=ask.wanted, headers=headers)
 
     def _asked(self, request: Request) -> Ask:
-        name = request.url.path.rpartition("/")[2]
+        name = request.scope["path"].rpartition("/")[2]
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise Refused(415, "Compressed bodies are not taken.")
         form = self._form(request.headers.get("content-type", ""))
@@ -195,7 +196,7 @@ class Service:
         if wanted is None:
             raise Refused(406, f"Answers come as {', '.join(wire.FORMS)}.")
         self._form(wanted)
-        return Ask(name, form, wanted, **_options(name, request.url.query))
+        return Ask(name, form, wanted, **_options(name, request.scope["query_string"].decode("latin-1")))
 
     def _form(self, given: str) -> str:
         kind, _, rest = given.partition(";")
@@ -210,10 +211,14 @@ class Service:
         """Learn the way back once, beside the threads that answer."""
         if self._back is None:
             self._back = self._learner.submit(self.estimator._learnt_back)
-        try:
-            await asyncio.shield(asyncio.wrap_future(self._back))
-        except ValueError as error:
-            raise Refused(422, f"This model has no way back: {error}") from None
+        await asyncio.wait([asyncio.wrap_future(self._back)], timeout=LEARNING)
+        if not self._back.done():
+            message = "The way back is being learnt from the points of the model, which takes a while: ask again."
+            raise Refused(503, message, headers={"retry-after": "10"})
+        if isinstance(error := self._back.exception(), ValueError):
+            raise Refused(422, f"This model has no way back: {error}")
+        if error is not None:
+            raise error
 
     # -- what is answered ------------------------------------------------------------------
 
