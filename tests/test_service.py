@@ -5,6 +5,8 @@ import copy
 import io
 import json
 import logging
+import socket
+import sys
 import threading
 
 import httpx
@@ -396,6 +398,9 @@ BAD = {
     b'{"columns": [[1, 2, 3]]}': 422,
     b'{"rows": [' + b",".join([b"[1, 2, 3]"] * 501) + b"]}": 413,
     b'{"rows": [' + b",".join([b"[]"] * 100_000) + b"]}": 413,
+    b'{"columns": {' + b",".join(b'"%d":0' % at for at in range(20_000)) + b"}}": 413,
+    b'{"columns": {' + b",".join(b'"%d":0' % at for at in range(2000)) + b"}}": 413,
+    b'{"rows": [' + b"{}," * 2000 + b"{}]}": 400,
 }
 
 
@@ -602,6 +607,9 @@ def test_an_address_is_served_by_its_own_names(served):
     assert status("192.168.1.7:8765", host="0.0.0.0") == 200
     assert status("evil.com:8765", host="0.0.0.0") == 403
     assert status("models.example.org", host="0.0.0.0", names=["models.example.org"]) == 200
+    sent["origin"] = "https://models.example.org"
+    assert status("models.example.org", host="0.0.0.0", names=["models.example.org"]) == 200
+    assert status("192.168.1.7:8765", host="0.0.0.0", names=["models.example.org"]) == 403
 
 
 def test_answers_carry_security_headers(app):
@@ -702,6 +710,20 @@ def test_an_open_address_without_a_token_is_refused_before_the_model_is_read(tmp
     answer = CliRunner().invoke(main, ["serve", str(tmp_path / "none.outfold"), "--host", "0.0.0.0", "--token", TOKEN])
     assert answer.exit_code == 2
     assert "There is no model" in answer.output
+
+
+def test_what_is_not_installed_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    answer = CliRunner().invoke(main, ["serve", str(tmp_path / "none.outfold")])
+    assert answer.exit_code == 1
+    assert 'pip install "outfold[app]"' in answer.output
+
+
+def test_an_address_that_is_taken_is_named(served):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"port {port}"):
+            guard.run(service.application(served), "127.0.0.1", port)
 
 
 def test_the_command_serves_what_was_saved(tmp_path, monkeypatch, served):

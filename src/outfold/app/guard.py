@@ -166,7 +166,7 @@ class Guard:
         except asyncio.CancelledError:
             await answer.refuse(503, "The service is stopping.", {"retry-after": "5"})
         except Exception:
-            LOG.exception("%s %s failed", scope["method"], scope["path"])
+            LOG.exception("%s %r failed", scope["method"], scope["path"])
             await answer.refuse(500, "Something went wrong here; the log of the service says what.")
         finally:
             self.in_flight -= 1
@@ -221,7 +221,8 @@ class Guard:
         if len(hosts) != 1 or not self._is_ours(hosts[0], port):
             raise Refused(403, "The Host of this request is not the address that is served.")
         origins = headers.get("origin", [])
-        if origins and origins != [f"{scope.get('scheme', 'http')}://{hosts[0]}"]:
+        behind = hosts[0].partition(":")[0].lower() in self.names  # a proxy, which may speak TLS
+        if origins and origins not in [[f"http://{hosts[0]}"], *([[f"https://{hosts[0]}"]] if behind else [])]:
             raise Refused(403, "Requests of other sites are refused.")
 
     def _is_ours(self, text: str, port: int | None) -> bool:

@@ -127,6 +127,7 @@ class Service:
         self._arrow = importlib.util.find_spec("pyarrow") is not None
         self._lock, self._running = threading.Lock(), 0
         self._blas = blas_threads(1)  # for as long as there is a service: threads of ours share the cores
+        self._document = json.dumps(openapi.document(self.coordinates, columns, most_rows))
         self._warm()
         self._by_threads = [copy.copy(estimator).set_params(n_jobs=count) for count in range(1, cores + 1)]
 
@@ -165,7 +166,7 @@ class Service:
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def _openapi(self, request: Request) -> Response:
-        return _json(openapi.document(self.coordinates, self.preparation.columns, self.most_rows))
+        return Response(self._document, media_type=wire.JSON)
 
     async def _model(self, request: Request) -> Response:
         return _json(self.describe())

@@ -124,10 +124,12 @@ def _read_json(body: bytes, taken: Taken) -> Array:
 
 def _check_counts(body: bytes, taken: Taken) -> None:
     """Refuse what would take far more memory as objects than as text."""
-    lists, objects, commas = (body.count(letter) for letter in (b"[", b"{", b","))
+    lists, objects, commas, colons = (body.count(letter) for letter in (b"[", b"{", b",", b":"))
     wide = max(*taken.widths, len(taken.columns)) + OTHER_COLUMNS
     if objects > OTHER_COLUMNS:
         raise Unreadable(f"{objects} objects; one is needed.")
+    if colons > 8 * wide:  # names may have some
+        raise TooMuch(f"{colons} colons; the model has {len(taken.columns)} columns.")
     if lists > taken.most_rows + 2 * wide or commas > (taken.most_rows + 1) * wide:
         raise TooMuch(f"{lists} lists and {commas} commas; at most {taken.most_rows} rows are taken at a time.")
 
