@@ -205,6 +205,23 @@ def test_a_body_over_the_limit_is_refused_and_the_answer_is_seen(server):
     assert status(said(server, head)) == 413
 
 
+def test_a_client_that_sends_all_before_it_reads_sees_why_it_was_refused(server):
+    for headers in ({}, {"Transfer-Encoding": "chunked"}):
+        connection = http.client.HTTPConnection(server.host, int(server.port), timeout=10)
+        body = (b" " * 65536 for _ in range(56)) if headers else b" " * 65536 * 56
+        connection.request(
+            "POST", "/v1/transform", body, {"Content-Type": wire.JSON, **headers}, encode_chunked=bool(headers)
+        )
+        assert connection.getresponse().status == 413
+        connection.close()
+
+
+def test_a_request_for_nobody_or_for_two_is_refused(server):
+    assert status(said(server, b"GET /health HTTP/1.0\r\n\r\n")) == 403
+    assert status(said(server, b"GET /health HTTP/1.1\r\n\r\n")) == 400
+    assert status(said(server, b"GET /health HTTP/1.1\r\n" + server.head + b"Host: evil.com\r\n\r\n")) == 400
+
+
 def test_expect_continue_is_answered(server):
     head = server.post(more=b"Expect: 100-continue\r\nConnection: close\r\n")[: -len(GOOD)]
     text = said(server, head, GOOD, pause=0.1)
