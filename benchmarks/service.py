@@ -140,23 +140,39 @@ def told(name, taken):
     print(f"{name:<34} p50 {1e3 * p50:7.2f} ms   p99 {1e3 * p99:7.2f} ms   ({len(taken)} requests)", flush=True)
 
 
-def loaded(server, address, batch, form, clients, seconds):
+def loaded(server, address, batch, form, clients, seconds, *, quiet=False):
     """Rows a second, and seconds of work a row."""
     load, resident, spent = Load(address, batch, form), [], work(server)
-    rate = load.run(clients, seconds, lambda: resident.append(memory(server)))
+    rate = len(batch) * load.run(clients, seconds, lambda: resident.append(memory(server)))
     per_row = (work(server) - spent) / (len(load.taken) * len(batch))
-    told(f"{clients} clients, {form.rpartition('/')[2]}", load.taken)
-    flat = " ".join(f"{size / 1e6:.0f}" for size in resident)
-    print(f"{'':<34} {rate * len(batch):.0f} rows/s, {1e6 * per_row:.2f} us of work a row, {len(load.errors)} errors")
-    print(f"{'':<34} resident MB while it ran: {flat}", flush=True)
-    return rate * len(batch), per_row
+    if not quiet:
+        told(f"{clients} clients, {form.rpartition('/')[2]}", load.taken)
+        flat = " ".join(f"{size / 1e6:.0f}" for size in resident)
+        print(f"{'':<34} {rate:.0f} rows/s, {1e6 * per_row:.2f} us of work a row, {len(load.errors)} errors")
+        print(f"{'':<34} resident MB while it ran: {flat}", flush=True)
+    return rate, per_row
+
+
+def beside_the_library(server, address, batch, folder, clients, rounds=5):
+    """Library and service in turns, so that what others do to the machine falls on both."""
+    rates, works = [], []
+    for _ in range(rounds):
+        own, own_row = library(folder, 3.0)
+        rate, per_row = loaded(server, address, batch, "application/x-npy", clients, 3.0, quiet=True)
+        rates.append(own / rate)
+        works.append(per_row / own_row)
+    name = f"library over service, {clients} client{'s' * (clients > 1)}"
+    shown = " ".join(f"{ratio:.2f}" for ratio in rates)
+    print(
+        f"{name:<34} rows/s {statistics.median(rates):.2f} ({shown}), work a row {statistics.median(works):.2f}",
+        flush=True,
+    )
 
 
 def main(seconds=60.0, clients=50):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         truth, batch = prepared(folder)
-        before = library(folder)
         code = "from outfold.app.command import main; main()"
         words = [sys.executable, "-c", code, "serve", str(folder / "m.outfold"), "--port", "0", "--quiet"]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
@@ -169,21 +185,17 @@ def main(seconds=60.0, clients=50):
                                {"Content-Type": "application/x-npy"})  # fmt: skip
             found = np.load(io.BytesIO(connection.getresponse().read()))
             print(f"{'npy against the library':<34} largest difference {np.abs(found - truth).max():.1e}")
-            loaded(process.pid, address, batch, "application/x-npy", clients, 6.0)  # until buffers have their size
+            loaded(process.pid, address, batch, "application/x-npy", clients, 6.0, quiet=True)  # buffers grow
             start = memory(process.pid)
-            rate, per_row = loaded(process.pid, address, batch, "application/x-npy", clients, seconds)
+            loaded(process.pid, address, batch, "application/x-npy", clients, seconds)
             print(f"{'memory':<34} {start / 1e6:.0f} MB before, {memory(process.pid) / 1e6:.0f} MB after")
-            alone, alone_row = loaded(process.pid, address, batch, "application/x-npy", 1, 5.0)
             loaded(process.pid, address, batch, "application/json", clients, min(seconds, 10.0))
+            for count in (clients, 1):
+                beside_the_library(process.pid, address, batch, folder, count)
         finally:
             process.terminate()
             code = process.wait(30)
         print(f"{'stopped':<34} exit code {code}")
-        after = library(folder)
-        own, own_row = (statistics.mean(pair) for pair in zip(before, after))
-        print(f"{'library, same batch':<34} {own:.0f} rows/s, {1e6 * own_row:.2f} us of work a row")
-        print(f"{'library over service, 50 clients':<34} rows/s {own / rate:.2f}, work a row {per_row / own_row:.2f}")
-        print(f"{'library over service, 1 client':<34} rows/s {own / alone:.2f}, work a row {alone_row / own_row:.2f}")
 
 
 if __name__ == "__main__":
