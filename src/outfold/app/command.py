@@ -10,7 +10,7 @@ import click
 
 from .._version import __version__
 from ..exceptions import ClusterError
-from . import fitting, looking, options
+from . import fitting, looking, options, serving
 
 
 class _Polite(click.Group):
@@ -138,5 +138,6 @@ for _command in (
     looking.plan,
     looking.tune,
     looking.report,
+    serving.serve,
 ):
     main.add_command(_command)
