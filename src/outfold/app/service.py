@@ -257,7 +257,7 @@ class Service:
             return wire.Table("", [], np.empty((len(points), 0)), more=_facts(judged, "flag"))
         beside = {"outside": found.flag}
         if hasattr(estimator, "cluster_centers_"):
-            beside["cluster"] = estimator._nearest_centre(estimator._features(places)).astype(np.int64)
+            beside["cluster"] = estimator._clusters(places).astype(np.int64)
         more = _facts(estimator._judged(points, places, found, ask.coverage), "outside") if ask.trust else {}
         return wire.Table("embedding", list(self.coordinates), places, beside, more)
 
