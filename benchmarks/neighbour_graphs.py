@@ -4,7 +4,7 @@ For every run: seconds (median), and the largest relative error of the eigenvalu
 that the library itself built, against shift-invert on the same graph. Absolute residuals mislead here:
 mu is 1e-5 and smaller. Beyond 200,000 points our own solver alone, with its peak memory.
 
-    python benchmarks/sparse.py [n] [repeats]
+    python benchmarks/neighbour_graphs.py [n] [repeats]
 """
 
 import resource
