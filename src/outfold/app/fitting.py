@@ -76,34 +76,32 @@ def fit(
     estimator = options.estimator(method, others, bars=teller.bars, **given)
     if calibrate and options.recipe(estimator) is None:
         raise click.UsageError(f"--calibrate is not for {method}, which keeps no rows to hold out.")
-    if dask is not None and not getattr(options.recipe(estimator), "streams", False):
-        raise click.UsageError("--dask is for fits that go through rows in parts: --method roseland, or --landmarks N.")
     if picture:
         drawable(estimator)
     table = tables.opened(data, obsm=obsm)
-    if dask is not None:
-        table.rows  # noqa: B018 (refused where the file is not read in parts)
+    if dask:
+        flow.check_parts(estimator, table)
     teller.title(f"{method} of {table.told}", command="fit", method=method, data=str(data))
     source = prepared(teller, table, options.split(columns), id_, label, scale)
     with teller.hearing():
         start = time.perf_counter()
-        if dask is None:
-            how = ", block by block" if flow.fit(estimator, source) else ""
-        else:
-            workers, parts = flow.fit_on_cluster(estimator, source, data, obsm, dask)
-            how = f", in {parts} parts on {workers} workers"
+        how = flow.fit(estimator, source) if dask is None else flow.fit_there(estimator, source, data, obsm, dask)
         _tell_fit(teller, estimator, time.perf_counter() - start, how)
         if calibrate:
             estimator.calibrate(source)
             teller.row("error", "learnt: transform --trust gives each row a radius for it")
     if save:
-        from .. import storage
-
-        storage.save(estimator, save, preparation=source.preparation)
-        teller.row("model", f"{save} ({size_of(save)})", saved=str(save))
+        _save(teller, estimator, source, save)
     if out or picture:
         _embed(teller, estimator, source, out, picture)
     teller.finish()
+
+
+def _save(teller: Teller, estimator: Any, source: Any, save: Path) -> None:
+    from .. import storage
+
+    storage.save(estimator, save, preparation=source.preparation)
+    teller.row("model", f"{save} ({size_of(save)})", saved=str(save))
 
 
 def _embed(teller: Teller, estimator: Any, source: Any, out: Path | None, picture: Path | None) -> None:

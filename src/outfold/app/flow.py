@@ -29,8 +29,8 @@ MOST_GROUPS = 20
 LONGEST = 30  # letters of a label in a picture
 
 
-def fit(estimator: Any, source: Prepared) -> bool:
-    """Fit to a table, block by block if the method can and the table is not small; whether it was."""
+def fit(estimator: Any, source: Prepared) -> str:
+    """Fit to a table, block by block if the method can and the table is not small; how, in words."""
     recipe = options.recipe(estimator)
     streamed = recipe is not None and recipe.streams and 8 * source.shape[0] * source.shape[1] > HELD_BYTES
     if recipe is not None:
@@ -42,17 +42,25 @@ def fit(estimator: Any, source: Prepared) -> bool:
                 "roseland, takes less."
             )
     estimator.fit(source if streamed else source.array())
-    return streamed
+    return ", block by block" if streamed else ""
 
 
-def fit_on_cluster(estimator: Any, source: Prepared, data: str, obsm: str | None, address: str) -> tuple[int, int]:
-    """Fit to a table whose parts workers read; how many there are of either."""
+def check_parts(estimator: Any, table: Table) -> None:
+    """Refuse what cannot be fitted part by part, or read so."""
+    if not getattr(options.recipe(estimator), "streams", False):
+        raise ValueError("--dask is for fits that go through rows in parts: --method roseland, or --landmarks N.")
+    table.rows  # noqa: B018 (says so where it is not read in parts)
+
+
+def fit_there(estimator: Any, source: Prepared, data: str, obsm: str | None, address: str) -> str:
+    """Fit to a table whose parts workers read; how, in words."""
     from .. import scale
 
     with scale.cluster(address, workers=Threads(estimator.n_jobs).workers) as client:
         rows = scale.of_table(data, obsm, source)
         estimator.fit(rows)
-        return len(client.scheduler_info(n_workers=-1)["workers"]), rows.values.numblocks[0]
+        workers = len(client.scheduler_info(n_workers=-1)["workers"])
+        return f", in {rows.values.numblocks[0]} parts on {workers} workers"
 
 
 @dataclass
