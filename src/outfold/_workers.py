@@ -25,7 +25,7 @@ from .sources import Source
 Array = NDArray[Any]
 
 READ = 4e8  # bytes of rows a worker reads in a second, decompressed
-WIRE = 5e8  # bytes a second from machine to machine
+WIRE = 3e8  # bytes of sums a second, from machine to machine and into one
 TASK = 0.01  # seconds of a task beside its work: sending it, and what it waits for
 BASE = 3e8  # bytes of a worker that has done nothing yet
 WINDOWS = 16  # of consecutive rows, from which landmarks are drawn to be measured with
@@ -56,7 +56,7 @@ def plan(recipe: Any, shape: tuple[int, int], rows: Source | None, workers: int,
     if not isinstance(recipe.view, LandmarkDiffusion):  # the landmarks alone are fitted
         return _told(recipe, shape, m, alone.edges, alone, [reading, *alone.stages], workers, parts)
     edges, dense = _edges(recipe.view, m)
-    rates = _measured(recipe, shape, m, rows, workers) if measured else _typical(features, m, edges, dense)
+    rates = _measured(recipe, shape, m, rows, workers, parts) if measured else _typical(features, m, edges, dense)
     gram = 8.0 * m * m if dense else 12.0 * m * min(m, _passes.SECOND * edges.k)
     piece = min(gram, _passes.GRAM_BYTES)
     part = row * n / parts
@@ -120,9 +120,9 @@ def _typical(features: int, m: int, edges: Any, dense: bool) -> Rates:
     return Rates(looked + edges.k * planning.EDGE, looked + edges.k * planning.EDGE + edges.k**2 * planning.PRODUCT)
 
 
-def _measured(recipe: Any, shape: tuple[int, int], m: int, rows: Source | None, workers: int) -> Rates:
+def _measured(recipe: Any, shape: tuple[int, int], m: int, rows: Source | None, workers: int, parts: int) -> Rates:
     """By both passes over a part, on as many threads at once as there are workers and cores."""
-    points, landmarks = _sample(shape, m, rows, recipe.view)
+    points, landmarks = _sample(shape, m, rows, recipe.view, -(-shape[0] // parts))
     anchors = along_the_tree(Anchors(landmarks, None, np.ones(m)), recipe.view.metric)
     _, geometry, kernel, _ = recipe.view.sight(anchors.points, Threads())
     measure = np.ones(len(points))
@@ -141,11 +141,11 @@ def _measured(recipe: Any, shape: tuple[int, int], m: int, rows: Source | None, 
     return Rates(*(seconds(look, len(points)) for look in looks))
 
 
-def _sample(shape: tuple[int, int], m: int, rows: Source | None, view: Any) -> tuple[Array, Array]:
+def _sample(shape: tuple[int, int], m: int, rows: Source | None, view: Any, part: int) -> tuple[Array, Array]:
     """Consecutive rows, as many as a worker looks at together, and rows from here and there to be landmarks."""
     edges, dense = _edges(view, m)
     count = 4 * _passes.gram_step(m) if dense else _passes.chunk_rows(*shape, edges.k, _passes.PART_MEMORY)
-    count = min(count, shape[0])
+    count = min(count, part)
     if rows is None:
         rng = np.random.default_rng(0)
         return rng.normal(size=(count, shape[1])), rng.normal(size=(m, shape[1]))
