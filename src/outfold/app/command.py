@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .._version import __version__
-from . import fitting, looking, options
+from . import exploring, fitting, looking, options
 
 
 class _Polite(click.Group):
@@ -136,6 +136,7 @@ for _command in (
     looking.info,
     looking.plan,
     looking.tune,
-    looking.report,
+    exploring.explore,
+    exploring.report,
 ):
     main.add_command(_command)
