@@ -13,7 +13,7 @@ const Drawing = (() => {
     flat out float wide;
     void main() {
       vec3 place = turn * ((vec3(x, y, z) * weight - centre) / reach);
-      float near = deep > 0.5 ? 3.0 / max(3.0 - place.z, 0.2) : 1.0;
+      float near = deep > 0.5 ? 4.0 / max(4.0 - place.z, 0.2) : 1.0;
       gl_Position = vec4(place.xy * near * fit + pan, deep > 0.5 ? clamp(-place.z / 2.0, -1.0, 1.0) : 0.0, 1.0);
       vec3 colour = texelFetch(palette, ivec2(int(shade + 0.5), 0), 0).rgb;
       float alpha = opacity;
@@ -27,7 +27,7 @@ const Drawing = (() => {
       ink = vec4(colour, alpha);
     }`;
   const FRAGMENT = `#version 300 es
-    precision mediump float;
+    precision highp float;
     flat in vec4 ink;
     flat in float wide;
     uniform float mark;
@@ -71,6 +71,7 @@ const Drawing = (() => {
       }
       NAMES.forEach((name, at) => gl.bindAttribLocation(program, at, name));
       gl.linkProgram(program);
+      if (!gl.getProgramParameter(program, gl.LINK_STATUS) && !gl.isContextLost()) throw new Error(gl.getProgramInfoLog(program));
       gl.useProgram(program);
       this.places = {};
       for (let at = 0; at < gl.getProgramParameter(program, gl.ACTIVE_UNIFORMS); at++) {
@@ -78,6 +79,7 @@ const Drawing = (() => {
         this.places[name] = gl.getUniformLocation(program, name);
       }
       this.buffers = new Map();
+      this.palette = null;
       this.texture = gl.createTexture();
       gl.bindTexture(gl.TEXTURE_2D, this.texture);
       gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MIN_FILTER, gl.NEAREST);
@@ -149,6 +151,15 @@ const Drawing = (() => {
         else gl.uniformMatrix3fv(place, false, value);
       }
       gl.drawArrays(gl.POINTS, 0, Math.floor((count - 1) / stride) + 1);
+    }
+
+    above() {  // what comes next lies over the rest
+      this.gl.disable(this.gl.DEPTH_TEST);
+    }
+
+    point() {  // one pixel, once everything is drawn
+      const { gl } = this;
+      gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4));
     }
 
     pixels() {  // what was drawn last, once it is drawn

@@ -38,7 +38,7 @@
   function redraw(moving = false) {
     if (moving) movingUntil = performance.now() + 180;
     known = null;
-    if (pending || !layer) return;
+    if (pending || !layer || !colour) return;
     pending = true;
     requestAnimationFrame(frame);
   }
@@ -83,17 +83,16 @@
   const sized = (n) => between([[300, 8], [2000, 6], [10_000, 4.2], [50_000, 3], [200_000, 2], [1_000_000, 1.5]], n);
   const opaque = (n) => between([[2000, 0.88], [10_000, 0.75], [50_000, 0.6], [200_000, 0.45], [1_000_000, 0.3]], n);
 
-  let freshPalette = null;
   function drawFresh(shared, dots) {
     if (!state.fresh) return;
-    freshPalette = new Uint8Array(1024);
+    const freshPalette = new Uint8Array(1024);
     freshPalette.set([...Panels.rgb(token("new")), 255, ...Panels.rgb(token("alert")), 255]);
     state.fresh.groups.forEach(({ count, places, shades }, flag) => {
       if (!count) return;
       const [x, y, z] = state.axes.map((k) => (k < 0 ? null : places[k]));
-      layer.gl.disable(layer.gl.DEPTH_TEST);
+      layer.above?.();
       layer.points({ arrays: { x, y, z, shade: shades, chosen: null }, count, palette: freshPalette,
-        uniforms: { ...shared, size: (flag ? 15 : 11) * dots, opacity: 1, choosing: 0, mark: flag + 1 } });
+        uniforms: { ...shared, size: (flag ? 16 : 13) * dots, opacity: 1, choosing: 0, mark: flag + 1 } });
     });
   }
 
@@ -136,12 +135,13 @@
   };
 
   function drawTicks(pen, width, height) {
+    names = [];
     const { left, right, top, bottom } = View.PADS, x0 = left - 12, y0 = height - bottom + 14;
     pen.strokeStyle = token("line");
     pen.fillStyle = token("soft");
     pen.lineWidth = 1;
     pen.beginPath();
-    pen.moveTo(x0 + 0.5, top - 8);
+    pen.moveTo(x0 + 0.5, top);
     pen.lineTo(x0 + 0.5, y0 + 0.5);
     pen.lineTo(width - right + 8, y0 + 0.5);
     pen.stroke();
@@ -164,13 +164,15 @@
     pen.textBaseline = "bottom";
     pen.fillText(axisName(state.axes[0]), width - right + 8, y0 - 5);
     pen.save();
-    pen.translate(x0 + 15, top - 8);
+    pen.translate(x0 + 16, top);
     pen.rotate(-Math.PI / 2);
     pen.fillText(axisName(state.axes[1]), 0, 0);
     pen.restore();
   }
 
+  let names = [];  // what is written already: middle and half width
   function drawTripod(pen) {
+    names = [];
     const from = camera.placed([-1, -1, -1].map((end, k) => end * (camera.equal ? camera.half[k] : 1)));
     state.axes.forEach((k, number_) => {
       const corner = [-1, -1, -1].map((end, other) => (other === number_ ? 1.08 : end) * (camera.equal ? camera.half[other] : 1));
@@ -181,9 +183,12 @@
       pen.moveTo(...from);
       pen.lineTo(...to);
       pen.stroke();
-      pen.textAlign = to[0] < from[0] ? "right" : "left";
       pen.textBaseline = "middle";
-      written(pen, axisName(k), to[0] + (to[0] < from[0] ? -5 : 5), to[1], token("ink"));
+      const wide = pen.measureText(axisName(k)).width, x = to[0] + (to[0] < from[0] ? -5 - wide : 5);
+      const spot = [Math.min(Math.max(x, 6), camera.width - wide - 6), Math.min(Math.max(to[1], 66), camera.height - 10)];
+      pen.textAlign = "left";
+      written(pen, axisName(k), ...spot, token("ink"));
+      names.push([spot[0] + wide / 2, spot[1], wide / 2 + 4]);
     });
   }
 
@@ -201,7 +206,7 @@
     pen.font = '600 12px system-ui, -apple-system, "Segoe UI", sans-serif';
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    const taken = [];
+    const taken = [...names];
     for (const { word, middle } of colour.middles) {
       const [x, y] = camera.screen(...state.axes.map((k) => (k < 0 ? 0 : middle[k])));
       const text = word.length > 24 ? word.slice(0, 23) + "…" : word, wide = pen.measureText(text).width / 2 + 4;
@@ -242,7 +247,7 @@
       pen.strokeStyle = pen.fillStyle = token(state.fresh.outside.values[row] ? "alert" : "new");
       pen.beginPath();
       pen.ellipse(x, y, Math.min(radius * kx, 1e5), Math.min(radius * ky, 1e5), 0, 0, 7);
-      pen.globalAlpha = 0.05;
+      pen.globalAlpha = 0.035;
       pen.fill();
       pen.globalAlpha = 0.5;
       pen.stroke();
@@ -462,7 +467,7 @@
       told_.textContent = `${count(found.rows)} rows of ${found.told} landed. ${found.notes.join(" ")}`;
       const legend = at("new-legend");
       legend.replaceChildren(marked(0, "new", groups[0].count), marked(1, "new, outside the data", groups[1].count));
-      if (state.fresh.error) legend.append(element("p", { class: "soft", text: "Rings: error bands that hold the place with probability 0.9 (not drawn in 3-D)." }));
+      if (state.fresh.error) legend.append(element("p", { class: "soft", text: "Rings: error bands that hold the place with probability 0.9 (not drawn in 3-D). Rows outside the data have none." }));
       at("forget").hidden = false;
     } catch (error) {
       told_.className = "wrong";
@@ -647,9 +652,24 @@
     at("clear").addEventListener("click", () => select([], false));
     canvas.addEventListener("keydown", keys);
     canvas.addEventListener("webglcontextlost", (event) => event.preventDefault());
-    canvas.addEventListener("webglcontextrestored", () => { layer.palette = null; layer.begin(); redraw(); });
+    canvas.addEventListener("webglcontextrestored", () => { layer.begin?.(); redraw(); });
     new ResizeObserver(() => redraw()).observe(stage);
     pointing();
+  }
+
+  function choose() {  // who draws: WebGL2, or the processor where it is faster or the only one there is
+    const asked = /draw=(webgl|processor)/.exec(location.hash)?.[1];
+    const flat = () => { at("flat").hidden = false; return new Raster.Layer(at("flat")); };
+    try {
+      layer = asked === "processor" ? flat() : new Drawing.Layer(canvas);
+    } catch {
+      layer = flat();
+    }
+    if (asked || rows <= 20_000 || layer instanceof Raster.Layer) return;
+    recolour();
+    const part = Math.max(1, Math.floor(rows / 20_000)), cost = () => { const start = performance.now(); draw(part); layer.point(); return performance.now() - start; };
+    cost();  // the first compiles
+    if (cost() / 20_000 > 4e-4) layer = flat();  // milliseconds a point
   }
 
   async function begin() {
@@ -662,20 +682,18 @@
     choices();
     at("message").textContent = `Reading ${count(rows)} rows …`;
     const label = heads.findIndex((head) => head.role === "label" && head.kind !== "text");
-    const first = [0, 1, -1];
     state.t = facts.model.diffusion.t ?? 0;
     await Promise.all([...coordinates.slice(0, 2), ...(label < 0 ? [] : [label])].map(wanted));
     if (coordinates.length === 1) rowAxis();
-    layer = new Drawing.Layer(canvas);
+    showSpectrum();
+    choose();
     wire();
     if (facts.live) dropping();
-    state.axes = first;
     state.colour = label < 0 ? (rows > 3000 ? "density" : "plain") : String(label);
     at("colour").value = state.colour;
-    first.forEach((k, slot) => { at(`axis-${slot}`).value = String(k); });
+    state.axes.forEach((k, slot) => { at(`axis-${slot}`).value = String(k); });
     recolour();
     setTime(state.t);
-    showSpectrum();
     draw();
     at("message").textContent = "";
   }
@@ -700,17 +718,18 @@
   window.outfold = Object.freeze({
     ready: () => ready,
     loaded: () => loaded,
-    state: () => ({ axes: [...state.axes], t: state.t, colour: state.colour, rows, chosen: chosenCount, frames, coarse }),
+    state: () => ({ axes: [...state.axes], t: state.t, colour: state.colour, rows, chosen: chosenCount, frames, coarse, drawing: layer instanceof Raster.Layer ? "processor" : "webgl" }),
     positions: (wantedRows) => wantedRows.map((row) => coordinates.map((_, k) => place(k, row))),
     landed: () => Array.from({ length: state.fresh?.rows ?? 0 }, (_, row) => coordinates.map((_, k) => state.fresh.places[k][row] * weight(k))),
     screen: (wantedRows) => wantedRows.map((row) => whereIs({ fresh: false, row })),
     picture: () => {
       draw();
-      const found = layer.pixels(), paper = Panels.rgb(token("paper"));
+      const found = layer.pixels(), [r, g, b] = Panels.rgb(token("paper")), words = new Uint32Array(found.buffer);
+      const paper = (255 << 24 | b << 16 | g << 8 | r) >>> 0;
       let sum = 0, lit = 0;
-      for (let at_ = 0; at_ < found.length; at_ += 4) {
-        if (found[at_] !== paper[0] || found[at_ + 1] !== paper[1] || found[at_ + 2] !== paper[2]) lit++;
-        sum = (sum * 31 + found[at_] + 257 * found[at_ + 1] + 65_537 * found[at_ + 2]) % 4_294_967_291;
+      for (let at_ = 0; at_ < words.length; at_++) {
+        if (words[at_] !== paper) lit++;
+        sum = Math.imul(sum, 31) + words[at_] | 0;
       }
       return { sum, lit };
     },

@@ -41,7 +41,7 @@ const View = (() => {
 
     get scale() {  // pixels of one unit, before zooming
       const wide = (this.width - PADS.left - PADS.right) / 2, tall = (this.height - PADS.top - PADS.bottom) / 2;
-      if (this.deep) return [0.74 * Math.min(wide, tall), 0.74 * Math.min(wide, tall)];
+      if (this.deep) return [0.66 * Math.min(wide, tall), 0.66 * Math.min(wide, tall)];
       if (!this.equal) return [wide, tall];
       const both = Math.min(wide / Math.max(this.half[0], 1e-3), tall / Math.max(this.half[1], 1e-3));
       return [both, both];
@@ -69,7 +69,7 @@ const View = (() => {
     placed(n) {
       const [sx, sy] = this.scale, [cx, cy] = this.middle;
       if (!this.deep) return [cx + sx * this.zoom * n[0], cy - sy * this.zoom * n[1]];
-      const m = this.turn, depth = m[2] * n[0] + m[5] * n[1] + m[8] * n[2], near = 3 / Math.max(3 - depth, 0.2);
+      const m = this.turn, depth = m[2] * n[0] + m[5] * n[1] + m[8] * n[2], near = 4 / Math.max(4 - depth, 0.2);
       return [cx + sx * this.zoom * near * (m[0] * n[0] + m[3] * n[1] + m[6] * n[2]),
         cy - sy * this.zoom * near * (m[1] * n[0] + m[4] * n[1] + m[7] * n[2])];
     }
@@ -87,7 +87,7 @@ const View = (() => {
           ys[row] = cy - ky * b;
           continue;
         }
-        const c = z[row] * factor[2] - shift[2], near = 3 / Math.max(3 - (m[2] * a + m[5] * b + m[8] * c), 0.2);
+        const c = z[row] * factor[2] - shift[2], near = 4 / Math.max(4 - (m[2] * a + m[5] * b + m[8] * c), 0.2);
         xs[row] = cx + kx * near * (m[0] * a + m[3] * b + m[6] * c);
         ys[row] = cy - ky * near * (m[1] * a + m[4] * b + m[7] * c);
       }
