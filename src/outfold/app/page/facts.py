@@ -42,11 +42,12 @@ def diffusion(estimator: Any) -> dict[str, Any]:
 
 
 def _longest(base: Any, t: float) -> float:
-    """The end of the slider: where the second weight is a hundredth of the first."""
+    """The end of the slider: where the second weight is a hundredth of the first, and none is too small for a float."""
     large = np.sort(base)[::-1][:2]
     ratio = large[-1] / large[0] if large[0] > 0 else 1.0
     needed = math.log(0.01) / math.log(ratio) if 0 < ratio < 1 else 10.0
-    return float(math.ceil(min(max(needed, 10.0, 2 * t), max(1000.0, 2 * t))))
+    least = math.log(1e-200) / math.log(large[0]) if 0 < large[0] < 1 else math.inf
+    return float(max(min(max(math.ceil(needed), 10), 1000, least), 2 * t))
 
 
 def spectrum(estimator: Any, streams: list[Stream]) -> dict[str, Any] | None:

@@ -100,7 +100,7 @@ def table(
     if not seen.rows:
         raise TableError(f"{rows.told} has no complete row: {missing.told(rows)}.")
     arrays, cells = seen.joined()
-    columns = dict(zip(read, cells)) | {one: arrays[-1][:, at] for at, one in enumerate(shown)}
+    columns: dict[str, Any] = {one: arrays[-1][:, at] for at, one in enumerate(shown)} | dict(zip(read, cells))
     found_streams = placed(estimator, arrays[1:-1]) + _beside(columns, label, name)
     if missing.left_out or seen.every > 1:
         found_streams.append(Stream("row", "row", (arrays[0] + 1).astype(np.int32)))

@@ -135,36 +135,34 @@ def fitted(streams: Sequence[Stream], rows: int, most: int) -> tuple[list[Stream
 
     Numbers lose digits first, then columns go, the last first; then coordinates lose digits, then the last of them go.
     """
-    exact = rows <= EXACT_ROWS
-    kept, texts, room, gone = [], [], most, []
+    if rows <= EXACT_ROWS:
+        letters = [_letters(stream) for stream in streams]
+        if sum(map(len, letters)) <= most:
+            return list(streams), letters, []
     axes = [stream for stream in streams if stream.role == "coordinate"]
     for levels in (LEVELS, COARSE):
-        packed = [_letters(stream if exact else stream.quantised(levels)) for stream in axes]
-        if sum(map(len, packed)) <= 0.8 * most:
+        small = [stream.quantised(levels) for stream in axes]
+        letters = [_letters(stream) for stream in small]
+        if sum(map(len, letters)) <= 0.8 * most:
             break
-    notes = []
-    if axes and not exact:
-        notes.append(f"Numbers are rounded to 1/{levels} of their range, to keep the file small.")
-    for number, (stream, letters) in enumerate(zip(axes, packed)):
-        if number < AXES or len(letters) <= room - most // 5:
-            kept.append(stream if exact else stream.quantised(levels))
-            texts.append(letters)
-            room -= len(letters)
-        else:
+    notes = [f"Numbers are rounded to 1/{levels} of their range, to keep the file small."]
+    while len(small) > AXES and sum(map(len, letters)) > 0.8 * most:
+        small.pop()
+        letters.pop()
+    gone = [stream.name for stream in axes[len(small) :]]
+    room = most - sum(map(len, letters))
+    for stream in (stream.quantised() for stream in streams if stream.role != "coordinate"):
+        text = _letters(stream) if room > 0 else ""
+        if not text or len(text) > room:
             gone.append(stream.name)
-    for stream in (stream for stream in streams if stream.role != "coordinate"):
-        small = stream if exact else stream.quantised()
-        letters = _letters(small) if room > 0 else ""
-        if room > 0 and len(letters) <= room:
-            kept.append(small)
-            texts.append(letters)
-            room -= len(letters)
-        else:
-            gone.append(stream.name)
+            continue
+        small.append(stream)
+        letters.append(text)
+        room -= len(text)
     if gone:
         shown = ", ".join(gone[:6]) + (f" and {len(gone) - 6} more" if len(gone) > 6 else "")
         notes.append(f"Left out, to keep the file below 20 MB: {shown}. outfold explore shows all.")
-    return kept, texts, notes
+    return small, letters, notes
 
 
 def _letters(stream: Stream) -> str:

@@ -3,7 +3,7 @@ const Drawing = (() => {
   const VERTEX = `#version 300 es
     precision highp float;
     in float x; in float y; in float z; in float shade; in float chosen;
-    uniform vec3 weight, centre, reach;
+    uniform vec3 factor, shift;
     uniform mat3 turn;
     uniform vec2 fit, pan;
     uniform float deep, size, opacity, choosing, mark;
@@ -12,7 +12,7 @@ const Drawing = (() => {
     flat out vec4 ink;
     flat out float wide;
     void main() {
-      vec3 place = turn * ((vec3(x, y, z) * weight - centre) / reach);
+      vec3 place = turn * (vec3(x, y, z) * factor - shift);
       float near = deep > 0.5 ? 4.0 / max(4.0 - place.z, 0.2) : 1.0;
       gl_Position = vec4(place.xy * near * fit + pan, deep > 0.5 ? clamp(-place.z / 2.0, -1.0, 1.0) : 0.0, 1.0);
       vec3 colour = texelFetch(palette, ivec2(int(shade + 0.5), 0), 0).rgb;

@@ -43,8 +43,7 @@ const Raster = (() => {
     }
 
     map(uniforms) {  // from coordinates to pixels, as the shader does it
-      const { weight, centre, reach, fit, pan } = uniforms, { width, height } = this.canvas;
-      const factor = [0, 1, 2].map((k) => weight[k] / reach[k]), shift = [0, 1, 2].map((k) => centre[k] / reach[k]);
+      const { factor, shift, fit, pan } = uniforms, { width, height } = this.canvas;
       return { factor, shift, kx: fit[0] * width / 2, ky: -fit[1] * height / 2, cx: (pan[0] + 1) * width / 2, cy: (1 - pan[1]) * height / 2 };
     }
 

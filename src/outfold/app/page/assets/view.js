@@ -32,16 +32,17 @@ const View = (() => {
       this.weight = [0, 1, 2].map((at) => weights[at] ?? 0);
       const ends = [0, 1, 2].map((at) => (ranges[at] ?? [0, 0]).map((end) => end * this.weight[at]));
       this.centre = ends.map(([low, high]) => (low + high) / 2);
-      const half = ends.map(([low, high]) => Math.max((high - low) / 2, 1e-30));
+      const half = ends.map(([low, high]) => Math.max(Math.abs(high - low) / 2, 1e-290));
       const largest = Math.max(...half.slice(0, ranges.length));
       this.half = half.map((size) => size / largest);
       this.reach = this.equal ? [largest, largest, largest] : half;
-      if (!this.deep) this.reach[2] = 1;
+      this.factor = this.weight.map((weight, at) => weight / this.reach[at]);  // large and small cancel before they are rounded
+      this.shift = this.centre.map((centre, at) => centre / this.reach[at]);
     }
 
     get scale() {  // pixels of one unit, before zooming
       const wide = (this.width - PADS.left - PADS.right) / 2, tall = (this.height - PADS.top - PADS.bottom) / 2;
-      if (this.deep) return [0.66 * Math.min(wide, tall), 0.66 * Math.min(wide, tall)];
+      if (this.deep) return [0.57 * Math.min(wide, tall), 0.57 * Math.min(wide, tall)];
       if (!this.equal) return [wide, tall];
       const both = Math.min(wide / Math.max(this.half[0], 1e-3), tall / Math.max(this.half[1], 1e-3));
       return [both, both];
@@ -55,15 +56,14 @@ const View = (() => {
       const [sx, sy] = this.scale, [cx, cy] = this.middle;
       const turn = this.deep ? this.turn : [1, 0, 0, 0, 1, 0, 0, 0, 1];
       return {
-        weight: this.weight, centre: this.centre, reach: this.reach, turn,
+        factor: this.factor, shift: this.shift, turn,
         fit: [2 * sx * this.zoom / this.width, 2 * sy * this.zoom / this.height],
         pan: [2 * cx / this.width - 1, 1 - 2 * cy / this.height], deep: this.deep ? 1 : 0,
       };
     }
 
     screen(x, y, z) {  // of one point, without its weights
-      const n = [x, y, z].map((value, at) => (value * this.weight[at] - this.centre[at]) / this.reach[at]);
-      return this.placed(n);
+      return this.placed([x, y, z].map((value, at) => value * this.factor[at] - this.shift[at]));
     }
 
     placed(n) {
@@ -77,9 +77,7 @@ const View = (() => {
     screens(axes, count) {  // of all rows
       const xs = new Float32Array(count), ys = new Float32Array(count);
       const [sx, sy] = this.scale, [cx, cy] = this.middle, [x, y, z] = axes;
-      const factor = [0, 1, 2].map((at) => this.weight[at] / this.reach[at]);
-      const shift = [0, 1, 2].map((at) => this.centre[at] / this.reach[at]);
-      const m = this.turn, kx = sx * this.zoom, ky = sy * this.zoom;
+      const { factor, shift, turn: m } = this, kx = sx * this.zoom, ky = sy * this.zoom;
       for (let row = 0; row < count; row++) {
         const a = x[row] * factor[0] - shift[0], b = y[row] * factor[1] - shift[1];
         if (!this.deep) {
