@@ -2,12 +2,12 @@
 
     python benchmarks/page.py                    1,000,000 rows (200,000 for frames)
     python benchmarks/page.py 100000 20000       fewer of both
+    python benchmarks/page.py --write            and into docs/page.md
 
 Needs playwright and chromium; drawing is in software, as on a machine without a graphics card.
 """
 
 import json
-import re
 import shutil
 import signal
 import statistics
@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pages
 
 from outfold import Roseland
 from outfold.datasets import s_curve
@@ -29,11 +30,11 @@ FLAGS += ["--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftsha
 OUTFOLD = [sys.executable, "-c", "from outfold.app.command import main; main()"]
 ON_SCREEN = "() => outfold.ready().then(() => outfold.picture().lit)"  # reads pixels back: they are there
 TURN = """async (frames) => {
-  // a moving picture: each frame finished before the next, with every point; then as the page draws it
+  // with every point, each picture read back before the next; then a moving picture, as the page draws it
   const canvas = document.getElementById("points"), tick = () => new Promise(requestAnimationFrame);
   const key = (name) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true }));
   let start = performance.now();
-  for (let at = 0; at < frames; at++) { key("ArrowLeft"); outfold.picture(); await tick(); }
+  for (let at = 0; at < frames; at++) outfold.picture();
   const all = frames / (performance.now() - start) * 1000;
   await new Promise((done) => setTimeout(done, 1000));
   const before = outfold.state().frames;
@@ -47,8 +48,7 @@ SLIDE = """async () => {
     const start = performance.now();
     slider.value = value;
     slider.dispatchEvent(new Event("input", { bubbles: true }));
-    await new Promise(requestAnimationFrame);
-    outfold.picture();
+    for (let at = 0; at < 2; at++) await new Promise(requestAnimationFrame);  // drawn, and the frame after
     found.push(performance.now() - start);
     await new Promise((done) => setTimeout(done, 500));
   }
@@ -79,48 +79,50 @@ def looked(browser, url: str) -> tuple[object, float]:
     return view, time.perf_counter() - start
 
 
-def main(rows: int = 1_000_000, moving: int = 200_000) -> None:
+def main(rows: int = 1_000_000, moving: int = 200_000, write: bool = False) -> None:
     from playwright.sync_api import sync_playwright
 
+    lines = ["| | rows | first picture, s | t slider, ms: median, worst | frames/s, 2-D | frames/s, 3-D | MB |"]
+    lines.append("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        path, data = model(folder, rows)
-        start = time.perf_counter()
-        told = subprocess.run([*OUTFOLD, "report", path, data, "-o", folder / "r.html", "--json"],
-                              capture_output=True, text=True, check=True).stdout  # fmt: skip
-        seconds = time.perf_counter() - start
-        print(f"report of {rows} rows: {json.loads(told)['bytes'] / 1e6:.2f} MB, written in {seconds:.1f} s")
-        view, first = looked(browser, (folder / "r.html").as_uri())
-        print(f"  first picture {first:.2f} s")
-        view.evaluate("outfold.loaded()")
-        slid = view.evaluate(SLIDE)
-        print(f"  t slider, every point drawn: median {statistics.median(slid):.0f} ms, worst {max(slid):.0f} ms")
-        view.close()
         for count in (rows, moving):
             path, data = model(folder, count)
-            served(browser, path, data, count)
+            words = [*OUTFOLD, "report", path, data, "-o", folder / "r.html", "--json"]
+            told = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+            lines.append(measured(browser, "report", (folder / "r.html").as_uri(), count, f"{told['bytes'] / 1e6:.1f}"))
+            print(lines[-1])
+            lines.append(served(browser, path, data, count))
+            print(lines[-1])
         browser.close()
+    if write:
+        pages.write("page.md", "page", "\n".join(lines))
 
 
-def served(browser, path: Path, data: Path, count: int) -> None:
-    server = subprocess.Popen([*OUTFOLD, "explore", path, data, "--no-open"], stdout=subprocess.PIPE, text=True)
+def measured(browser, name: str, url: str, count: int, size: str) -> str:
+    """A line of the table."""
+    view, first = looked(browser, url)
+    view.evaluate("outfold.loaded()")
+    slid, frames = view.evaluate(SLIDE), []
+    for z in (0, 3):
+        view.select_option("#axis-2", index=z)
+        every, page, part = view.evaluate(TURN, 20)
+        frames.append(f"{page:.0f}{f' (1 row of {part:.0f})' if part > 1 else ''}, finished one by one {every:.0f}")
+    view.close()
+    slider = f"{statistics.median(slid):.0f}, {max(slid):.0f}"
+    return f"| {name} | {count:,} | {first:.2f} | {slider} | {frames[0]} | {frames[1]} | {size} |"
+
+
+def served(browser, path: Path, data: Path, count: int) -> str:
+    words = [*OUTFOLD, "explore", path, data, "--no-open", "--json"]
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
-        url = next(found[0] for line in server.stdout if (found := re.search(r"http://\S+", line)))
-        view, first = looked(browser, url)
-        print(f"explore of {count} rows: first picture {first:.2f} s")
-        view.evaluate("outfold.loaded()")
-        slid = view.evaluate(SLIDE)
-        print(f"  t slider, every point drawn: median {statistics.median(slid):.0f} ms, worst {max(slid):.0f} ms")
-        for axes, z in (("2-D", "-1"), ("3-D", "2")):
-            view.select_option("#axis-2", value=z)
-            every, page, part = view.evaluate(TURN, 20)
-            print(f"  {axes}: {every:.1f} frames/s with every point; as the page draws: {page:.1f} (1 of {part})")
-        view.close()
+        return measured(browser, "explore", json.loads(server.stdout.readline())["url"], count, "–")
     finally:
         server.send_signal(signal.SIGINT)
         server.wait(30)
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, (word for word in sys.argv[1:] if word != "--write")), write="--write" in sys.argv)

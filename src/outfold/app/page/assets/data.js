@@ -71,5 +71,18 @@ const Data = (() => {
     return head;
   }
 
-  return { facts, stream, posted };
+  function cell({ role, cells, words, values }, row) {  // as words or a number
+    if (cells) return cells[row];
+    if (words) return words[values[row]];
+    return role === "outside" ? String(Boolean(values[row])) : values[row];
+  }
+
+  function csv(names, lines) {
+    const text = (value) => (typeof value === "string" ? value : Number.isNaN(value) ? ""
+      : String(Number.isInteger(value) ? value : Number(value.toPrecision(8))));  // as many as float32 has
+    const quoted = (word) => (/[",\n\r]/.test(word) ? `"${word.replaceAll('"', '""')}"` : word);
+    return [names, ...lines].map((line) => line.map((value) => quoted(text(value))).join(",") + "\n").join("");
+  }
+
+  return { facts, stream, posted, cell, csv };
 })();

@@ -28,6 +28,10 @@
   }
 
   const weight = (k) => (facts.model.diffusion.base && k < coordinates.length ? facts.model.diffusion.base[k] ** state.t : 1);
+  const reach = (k) => {  // of all rows and of those that landed
+    const new_ = state.fresh?.reaches[k];
+    return new_ ? [Math.min(ranges[k][0], new_[0]), Math.max(ranges[k][1], new_[1])] : ranges[k];
+  };
   const shownAxes = () => state.axes.filter((k) => k >= 0);
   const place = (k, row) => columns[coordinates[k]].values[row] * weight(k);
 
@@ -61,7 +65,7 @@
     camera.width = stage.clientWidth;
     camera.height = stage.clientHeight;
     layer.size(Math.round(camera.width * dots), Math.round(camera.height * dots));
-    camera.look(shownAxes().map((k) => ranges[k]), shownAxes().map(weight));
+    camera.look(shownAxes().map(reach), shownAxes().map(weight));
     layer.clear(paper, camera.deep);
     const [x, y, z] = state.axes.map(axis), grown = Math.min(camera.zoom, 40) ** 0.35, size = Math.max(1, sized(rows) * grown * dots);
     const shared = { ...camera.uniforms(), paper, edge: paper };
@@ -295,22 +299,14 @@
     redraw();
   }
 
-  const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-
   async function download() {
     await loaded;
     const others = ["id", "label", "outside", "support", "error", "column"].flatMap((role) => columns.filter((stream) => stream.role === role));
-    const line = columns.find((stream) => stream.role === "row");
-    const names = ["row", ...coordinates.map((index) => heads[index].name), ...others.map((stream) => stream.name)];
-    const lines = [names.map(quoted).join(",")];
-    const full = (stream, row) => (stream.cells || stream.words ? cell(stream, row) : stream.role === "outside" ? String(Boolean(stream.values[row]))
-      : Number.isNaN(stream.values[row]) ? "" : String(Number(stream.values[row].toPrecision(stream.kind === "i4" ? 12 : 8))));
-    for (let row = 0; row < rows; row++) {
-      if (!chosen[row]) continue;
-      const spots = coordinates.map((_, k) => String(Number(place(k, row).toPrecision(8))));
-      lines.push([String(line ? line.values[row] : row + 1), ...spots, ...others.map((stream) => quoted(full(stream, row)))].join(","));
-    }
-    const link = element("a", { href: URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "text/csv" })), download: "outfold-selection.csv" });
+    const line = columns.find((stream) => stream.role === "row"), lines = [];
+    for (let row = 0; row < rows; row++)
+      if (chosen[row]) lines.push([line ? line.values[row] : row + 1, ...coordinates.map((_, k) => place(k, row)), ...others.map((stream) => Data.cell(stream, row))]);
+    const text = Data.csv(["row", ...coordinates.map((index) => heads[index].name), ...others.map((stream) => stream.name)], lines);
+    const link = element("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: "outfold-selection.csv" });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
   }
@@ -335,7 +331,7 @@
         const members = [...outside.values.keys()].filter((row) => outside.values[row] === flag);
         return { count: members.length, places: places.map((values) => Float32Array.from(members, (row) => values[row])), shades: new Uint8Array(members.length).fill(flag) };
       });
-      state.fresh = { ...found, places, groups, outside, error: of("error") };
+      state.fresh = { ...found, places, reaches: places.map(View.extent), groups, outside, error: of("error") };
       told_.textContent = `${count(found.rows)} rows of ${found.told} landed. ${found.notes.join(" ")}`;
       const legend = at("new-legend");
       legend.replaceChildren(marked(0, "new", groups[0].count), marked(1, "new, outside the data", groups[1].count));
@@ -486,7 +482,7 @@
     at("no-time").textContent = time.why ?? "";
     if (time.base) at("time-told").textContent = `Coordinates are weighed by their eigenvalues' t-th powers; the model's own t is ${number(time.t)}.`;
     at("pairs-panel").hidden = model.components < 3;
-    if (matchMedia("(max-width: 820px)").matches) for (const name of ["row", "selection", "spectrum", "pairs"]) at(`${name}-panel`).open = false;
+    if (matchMedia("(max-width: 820px)").matches) for (const name of ["row", "selection", "spectrum", "pairs", "model"]) at(`${name}-panel`).open = false;
   }
 
   function choices() {

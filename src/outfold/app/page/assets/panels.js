@@ -183,7 +183,7 @@ const Panels = (() => {
     if (facts.delta !== null) {
       const line = y(facts.delta * weights[0]);
       image.append(drawn("line", { x1: start, x2: width, y1: line, y2: line, stroke: token("alert"), "stroke-dasharray": "4 3", "stroke-width": 1.2 }));
-      image.append(drawn("text", { "font-size": 10, fill: token("alert"), x: width, y: line - 4, "text-anchor": "end" }, `δ = ${facts.delta}`));
+      image.append(drawn("text", { "font-size": 10, fill: token("alert"), x: width, y: line - 4, "text-anchor": "end", stroke: token("panel"), "stroke-width": 3, "paint-order": "stroke" }, `δ = ${facts.delta}`));
     }
     if (left.length) {
       image.append(drawn("line", { x1: start, x2: width, y1: 152, y2: 152, stroke: token("line") }));

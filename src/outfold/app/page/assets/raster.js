@@ -6,7 +6,7 @@ const Raster = (() => {
     const radius = size / 2, reach = Math.ceil(radius), found = [];
     for (let y = -reach; y <= reach; y++)
       for (let x = -reach; x <= reach; x++) {
-        const cover = size <= 1 ? Number(!x && !y) : Math.min(Math.max(radius - Math.hypot(x, y) + 0.5, 0), 1);
+        const cover = size < 1.8 ? Number(!x && !y) : Math.min(Math.max(radius - Math.hypot(x, y) + 0.5, 0), 1);
         if (cover > 0.04) found.push([x, y, Math.round(256 * cover)]);
       }
     return { reach, x: Int32Array.from(found, (one) => one[0]), y: Int32Array.from(found, (one) => one[1]), cover: Int32Array.from(found, (one) => one[2]) };
