@@ -63,6 +63,7 @@ def spectrum(estimator: Any, streams: list[Stream]) -> dict[str, Any] | None:
         "total": len(values),
         "name": "1 − μ" if walk else "μ" if small else "σ²" if type(estimator).__name__ == "Roseland" else "λ",
         "delta": None if small else DELTA,
+        "each": len(values) == estimator._n_features_out and type(estimator).__name__ != "PHATE",  # has a coordinate
         "weights": "base" in time,
         "gap": _finite(getattr(report, "gap", math.nan)),
         "residual": _finite(getattr(report, "residual", math.nan)),

@@ -4,7 +4,7 @@ const Labels = (() => {
 
   const axisName = ({ facts, coordinates }, k) => {
     if (k >= coordinates.length) return "row";
-    const value = facts.spectrum?.values[k];
+    const value = facts.spectrum?.each ? facts.spectrum.values[k] : undefined;
     return `coordinate ${k + 1}${value === undefined ? "" : ` · ${facts.spectrum.name} ${number(value, 3)}`}`;
   };
 

@@ -208,7 +208,7 @@
   }
 
   function showSpectrum() {
-    Panels.spectrum(at("spectrum"), at("spectrum-told"), facts.spectrum, state.t, facts.model.diffusion, shownAxes());
+    Panels.spectrum(at("spectrum"), at("spectrum-told"), facts.spectrum, state.t, facts.model.diffusion, facts.spectrum?.each ? shownAxes() : []);
   }
 
   function showPairs() {
@@ -486,7 +486,7 @@
   }
 
   function choices() {
-    const value = (k) => facts.spectrum?.values[k], names = coordinates.map((_, k) => [String(k), `${k + 1}${value(k) === undefined ? "" : ` · ${number(value(k), 3)}`}`]);
+    const value = (k) => (facts.spectrum?.each ? facts.spectrum.values[k] : undefined), names = coordinates.map((_, k) => [String(k), `${k + 1}${value(k) === undefined ? "" : ` · ${number(value(k), 3)}`}`]);
     if (coordinates.length === 1) names.push(["1", "row"]);
     [0, 1, 2].forEach((slot) => {
       const select_ = at(`axis-${slot}`);
