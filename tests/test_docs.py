@@ -3,6 +3,8 @@
 import pathlib
 import re
 import shlex
+import shutil
+import socket
 import subprocess
 import sys
 
@@ -14,6 +16,7 @@ from outfold import methods
 from outfold.app.command import main
 
 ROOT = pathlib.Path(__file__).parents[1]
+COMMAND = 'from outfold.app.command import main; main(prog_name="outfold")'
 PAGES = {re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[a-z])(?=MDS|PCA)", "-", name).lower(): name for name in methods.__all__}
 
 
@@ -29,7 +32,7 @@ def test_every_method_has_a_page(page, name):
 CODE = sorted(
     str(path.relative_to(ROOT))
     for path in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
-    if "```python" in path.read_text()
+    if "```python" in path.read_text() and path.name != "service.md"  # which needs a server, and has a test of its own
 )
 
 
@@ -59,6 +62,47 @@ def test_the_commands_of_a_page_run(name, count, tmp_path, monkeypatch):
         assert answer.exit_code == 0, f"{command}\n{answer.output}"
     told = (ROOT / "README.md").read_text()
     assert name != "command.md" or all(line.replace(" --components 4", "") in told for line in commands[:2])
+
+
+def test_the_page_of_the_service_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not here")
+    page = (ROOT / "docs" / "service.md").read_text()
+    for place in ("8765", "8766"):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            page = page.replace(place, str(free.getsockname()[1]))
+    program = tmp_path / "bin" / "outfold"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{COMMAND}' \"$@\"\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    servers, names, count = [], {}, 0
+    try:
+        for kind, block in re.findall(r"```(python|sh)\n(.*?)```", page, re.DOTALL):
+            if kind == "python":
+                exec(compile(block, "service.md", "exec"), names)
+                assert capsys.readouterr().out
+                continue
+            for line in block.replace("\\\n", " ").splitlines():
+                count += 1
+                if re.search(r"\boutfold serve\b", line):
+                    servers.append(
+                        subprocess.Popen(["sh", "-c", f"exec env {line}"], stdout=subprocess.PIPE, text=True)
+                    )
+                    assert any("http://127.0.0.1:" in said for said in servers[-1].stdout)
+                else:
+                    run = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
+                    assert run.returncode == 0, run.stderr
+                    assert '"error": {' not in run.stdout, f"{line}\n{run.stdout}"
+    finally:
+        for server in servers:
+            server.terminate()
+            server.stdout.read()
+            server.stdout.close()
+            assert server.wait(30) == 0
+    assert len(servers) == 2
+    assert count >= 10
 
 
 def test_every_method_page_has_code():

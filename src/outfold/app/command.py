@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .._version import __version__
-from . import exploring, fitting, looking, options
+from . import exploring, fitting, looking, options, serving
 
 
 class _Polite(click.Group):
@@ -138,5 +138,6 @@ for _command in (
     looking.tune,
     exploring.explore,
     exploring.report,
+    serving.serve,
 ):
     main.add_command(_command)

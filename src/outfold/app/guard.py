@@ -39,6 +39,7 @@ CODES = {
     413: "too_large",
     415: "unsupported_media_type",
     422: "invalid",
+    431: "headers_too_large",
     500: "internal",
     503: "busy",
 }
@@ -143,6 +144,7 @@ class Guard:
         self.host, self.port, self.limits, self.watch = host.lower(), port, limits, watch
         self.names = {name.lower() for name in names}
         self._token = None if token is None else hashlib.sha256(token.encode()).digest()
+        self.in_flight = 0
         self._held = 0  # bytes
         self._requests = 0
 
@@ -152,6 +154,7 @@ class Guard:
         if scope["type"] != "http":
             return await send({"type": "websocket.close", "code": 1008})
         answer, start = _Answer(scope, receive, send), time.perf_counter()
+        self.in_flight += 1
         try:
             await self._serve(scope, receive, answer)
         except _Gone:
@@ -163,9 +166,10 @@ class Guard:
         except asyncio.CancelledError:
             await answer.refuse(503, "The service is stopping.", {"retry-after": "5"})
         except Exception:
-            LOG.exception("%s %s failed", scope["method"], scope["path"])
+            LOG.exception("%s %r failed", scope["method"], scope["path"])
             await answer.refuse(500, "Something went wrong here; the log of the service says what.")
         finally:
+            self.in_flight -= 1
             if self.watch is not None:
                 self.watch(scope["path"], answer.status or 500, time.perf_counter() - start)
 
@@ -173,6 +177,8 @@ class Guard:
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES:
+            raise Refused(431, f"The headers have more than {HEAD_BYTES} bytes.")
         self._check_token(headers.get("authorization", []))
         self._check_place(scope, headers)
         body = await self._body(receive, headers)
@@ -215,7 +221,8 @@ class Guard:
         if len(hosts) != 1 or not self._is_ours(hosts[0], port):
             raise Refused(403, "The Host of this request is not the address that is served.")
         origins = headers.get("origin", [])
-        if origins and origins != [f"{scope.get('scheme', 'http')}://{hosts[0]}"]:
+        behind = hosts[0].partition(":")[0].lower() in self.names  # a proxy, which may speak TLS
+        if origins and origins not in [[f"http://{hosts[0]}"], *([[f"https://{hosts[0]}"]] if behind else [])]:
             raise Refused(403, "Requests of other sites are refused.")
 
     def _is_ours(self, text: str, port: int | None) -> bool:

@@ -78,16 +78,16 @@ class Teller:
 
     def finish(self) -> None:
         if self.machine:
-            facts = _plain({**self.facts, "notes": self.notes})
+            facts = plain({**self.facts, "notes": self.notes})
             click.echo(json.dumps(facts, ensure_ascii=False, allow_nan=False, default=str))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """As JSON has it: no arrays, no NaN."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, dict):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,75 @@
+"""The command that puts a model behind an address: serve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .fitting import opened
+from .options import option
+from .telling import Teller
+
+
+@click.command(short_help="Answer requests over HTTP with a model.")
+@click.argument("model", type=click.Path(path_type=Path))
+@option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; others need a token.")
+@option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
+@option("--token", envvar="OUTFOLD_TOKEN", show_envvar=True, metavar="TOKEN",
+        help="What clients have to send as Authorization: Bearer TOKEN.")  # fmt: skip
+@option("--name", "names", multiple=True, metavar="HOST",
+        help="Another name that clients call it by, such as that of a proxy in front. Repeatable.")  # fmt: skip
+@option("--max-rows", type=click.IntRange(1), default=10_000, show_default=True, help="Of a request.")
+@option("--max-bytes", type=click.IntRange(1), default=1 << 25, show_default=True, help="Of a request.")
+@option("--workers", type=click.IntRange(1), help="Requests worked on at a time. [default: one for each core]")
+@option("--quiet", is_flag=True, help="Print the address and nothing else.")
+def serve(
+    model: Path,
+    host: str,
+    port: int,
+    token: str | None,
+    names: tuple[str, ...],
+    max_rows: int,
+    max_bytes: int,
+    workers: int | None,
+    quiet: bool,
+) -> None:
+    """Answer requests over HTTP with a MODEL that fit made: transform, inverse and trust, as JSON, npy or Arrow.
+
+    It listens to this machine only, unless told otherwise. SIGTERM and Ctrl-C stop it once requests under way are
+    answered. GET /openapi.json tells all that can be asked.
+
+    \b
+    Example:
+      outfold serve wine.outfold
+      curl -H 'Content-Type: application/json' \\
+        -d '{"rows": [[12.1, 1.9, 3.2]]}' http://127.0.0.1:8765/v1/transform
+    """
+    from .. import sources, tables
+
+    sources.extra("uvicorn", "app")
+    sources.extra("starlette", "app")
+    from . import guard, service
+
+    guard.checked_token(host, token or None)  # before the model is read
+    teller = Teller(quiet=quiet)
+    estimator, preparation = opened(model)
+    teller.title(f"{model.name}: {type(estimator).__name__}")
+    teller.row("columns", f"{len(preparation.columns)}: {tables.listed(preparation.columns, 8)}")
+    teller.row("scaling", preparation.told())
+    served = service.Service(estimator, preparation, most_rows=max_rows, workers=workers)
+    limits = guard.Limits(body_bytes=max_bytes, held_bytes=max(1 << 28, 4 * max_bytes))
+    app = service.application(served, host=host, port=port, token=token or None, limits=limits, names=names)
+    teller.row("takes", f"{max_rows} rows and {max_bytes} bytes at a time, {served.workers} requests at once")
+
+    def ready(url: str) -> Any:
+        click.echo(url if quiet else f"  {'address':<9} {url}")
+
+    try:
+        guard.run(app, host, port, ready=ready)
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        served.close()
+    teller.row("stopped", "as told")

@@ -1,0 +1,85 @@
+"""Clients of the service without a network, and a table to send."""
+
+import asyncio
+import io
+import json
+
+import httpx
+import numpy as np
+import pyarrow
+import pyarrow.ipc
+
+from outfold.app import guard, wire
+from outfold.datasets import s_curve
+from outfold.preparation import Preparation
+
+COLUMNS = ("length", "width", "</script>")
+PREPARATION = Preparation(
+    COLUMNS, scaling="standard", centre=np.array([0.1, 1.0, -0.2]), scale=np.array([0.7, 0.6, 1.4])
+)
+X = np.asarray(s_curve(240, random_state=0)[0])
+ROWS = np.vstack([X[200:240], [[100.0, 0.0, 0.0]]])  # the last is outside the data
+
+
+def together(app, *requests, base="http://127.0.0.1:8765"):
+    """Answers to requests that are all under way at once."""
+
+    async def go():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base, timeout=30) as client:
+            return await asyncio.gather(*(client.request(*words, **settings) for words, settings in requests))
+
+    return asyncio.run(go())
+
+
+def ask(app, method, path, base="http://127.0.0.1:8765", **settings):
+    return together(app, ((method, path), settings), base=base)[0]
+
+
+def body_of(form, values, names=COLUMNS):
+    if form == wire.JSON:
+        return json.dumps({"rows": np.asarray(values).tolist()}).encode()
+    held = io.BytesIO()
+    if form == wire.NPY:
+        np.save(held, np.asarray(values))
+        return held.getvalue()
+    order = list(names)[::-1]  # by name, not by place
+    table = pyarrow.table(
+        {name: np.ascontiguousarray(np.asarray(values)[:, list(names).index(name)]) for name in order}
+        | {"aside": ["text"] * len(values)}
+    )
+    with pyarrow.ipc.new_stream(held, table.schema) as stream:
+        stream.write_table(table, max_chunksize=7)
+    return held.getvalue()
+
+
+def _refused(name):
+    raise AssertionError(f"{name} in JSON")
+
+
+def table_of(answer):
+    """An answer as columns, whatever its form."""
+    form = answer.headers["content-type"]
+    if form == wire.ARROW:
+        read = pyarrow.ipc.open_stream(answer.content).read_all()
+        return {name: np.asarray(read[name].to_pylist()) for name in read.column_names}
+    if form == wire.NPY:
+        values = np.load(io.BytesIO(answer.content), allow_pickle=False)
+        names = answer.headers.get("outfold-columns")
+        return dict(zip(names.split(",") if names else COLUMNS, values.T))
+    found = json.loads(answer.content, parse_constant=_refused)
+    matrix = found.get("embedding", found.get("features"))
+    columns = dict(zip(found.pop("columns", []), np.array(matrix or [], dtype=float).T))
+    return columns | {name: np.array(v) for name, v in found.items() if name not in ("embedding", "features")}
+
+
+def post(app, path, values=ROWS, form=wire.JSON, wanted=None, names=COLUMNS, **settings):
+    headers = {"content-type": form, **({"accept": wanted} if wanted else {}), **settings.pop("headers", {})}
+    return ask(app, "POST", path, content=body_of(form, values, names), headers=headers, **settings)
+
+
+def error_of(answer, status):
+    assert answer.status_code == status, answer.text
+    (error,) = answer.json().values()
+    assert error["code"] == guard.CODES[status]
+    assert "Traceback" not in error["message"]
+    return error["message"]
