@@ -277,6 +277,13 @@ def test_a_dropped_table_that_cannot_be_read_is_refused_in_words(folder):
     assert [stream["name"] for stream in head["streams"] if stream["role"] == "error"] == ["error"]
 
 
+def test_other_machines_need_a_token(folder):
+    pytest.importorskip("starlette")
+    answer = CliRunner().invoke(main, ["explore", str(folder / "m.outfold"), "--host", "0.0.0.0"])
+    assert answer.exit_code == 2
+    assert "needs a token" in answer.stderr
+
+
 # -- in a browser --------------------------------------------------------------------------
 
 

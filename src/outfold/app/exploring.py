@@ -70,18 +70,21 @@ def explore(
     from .page import live
 
     teller = Teller(quiet=quiet, machine=machine)
-    guard.checked_token(host, token)
+    token = token or None
+    guard.checked_token(host, token)  # before the model is read
     estimator, preparation = opened(model)
     teller.title(f"{model.name}", command="explore", model=str(model))
     cloud = _cloud(teller, estimator, preparation, data, label, obsm, rows)
 
     def ready(url: str) -> None:
         shown = f"{url}/?token={quote(token, safe='')}" if token else f"{url}/"
+        if quiet and not machine:
+            click.echo(shown)
         teller.row("page", shown, url=shown)
         teller.row("stop", "Ctrl-C")
         teller.finish()
         if show:
-            webbrowser.open(shown)
+            webbrowser.open(shown.replace("//0.0.0.0:", "//127.0.0.1:"))
 
     live.serve(model.name, estimator, preparation, cloud, host=host, port=port, token=token, ready=ready)
 

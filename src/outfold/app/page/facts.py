@@ -79,7 +79,7 @@ def model(name: str, estimator: Any, preparation: Any) -> dict[str, Any]:
     """Rows of small tables, as words; all of it is put on the page as text."""
     report = getattr(estimator, "report_", None)
     lines = [line.strip().split("  ", 1) for line in str(report).splitlines()[1:]] if report is not None else []
-    fit = [[key.strip(), value.strip()] for key, value in (line for line in lines if len(line) == 2)]
+    fit = [[line[0].strip(), line[1].strip()] for line in lines if len(line) == 2 and line[0].strip() != "note"]
     columns = [["scaling", preparation.told()]]
     columns += [
         ["left out", f"{why}: {listed(gone, 30)}"]
@@ -102,6 +102,7 @@ def model(name: str, estimator: Any, preparation: Any) -> dict[str, Any]:
         "scales": [[column, f"{centre:.6g}", f"{scale:.6g}"] for column, (centre, scale) in zip(shown, numbers)],
         "parts": getattr(report, "components", None),
         "sizes": [int(size) for size in getattr(report, "component_sizes", ())],
+        "warnings": list(getattr(report, "warnings", ())),
         "calibrated": hasattr(estimator, "calibration_"),
         "diffusion": diffusion(estimator),
     }

@@ -4,7 +4,11 @@ const Data = (() => {
   const TYPES = { f4: Float32Array, i4: Int32Array, u1: Uint8Array, u2: Uint16Array, q2: Uint16Array };
   const own = document.getElementById("facts");  // a file that needs no other
 
-  const facts = async () => (own ? JSON.parse(own.textContent) : answered(await fetch("facts")).then((r) => r.json()));
+  const facts = async () => (own ? JSON.parse(own.textContent) : answered(await ask("facts")).then((r) => r.json()));
+
+  const ask = (...words) => fetch(...words).catch(() => {
+    throw new Error("The server does not answer. Is outfold explore still running?");
+  });
 
   async function answered(response) {
     if (response.ok) return response;
@@ -48,7 +52,7 @@ const Data = (() => {
   }
 
   async function stream(head, number) {
-    if (!own) return read(head, new Uint8Array(await (await answered(await fetch(`data/${number}`))).arrayBuffer()));
+    if (!own) return read(head, new Uint8Array(await (await answered(await ask(`data/${number}`))).arrayBuffer()));
     const element = document.getElementById(`stream-${number}`);
     const bytes = await inflated(bytesOf(element.textContent));
     element.remove();  // so many letters are not needed twice
@@ -58,7 +62,7 @@ const Data = (() => {
 
   async function posted(file) {
     const where = `new?name=${encodeURIComponent(file.name)}`;
-    const response = await answered(await fetch(where, { method: "POST", body: file, headers: { "content-type": "text/csv" } }));
+    const response = await answered(await ask(where, { method: "POST", body: file, headers: { "content-type": "text/csv" } }));
     const bytes = new Uint8Array(await response.arrayBuffer());
     const length = new DataView(bytes.buffer).getUint32(0, true);
     const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));

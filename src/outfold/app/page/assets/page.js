@@ -475,8 +475,9 @@
     if (cloud.outside) words.push(`${count(cloud.outside)} outside the data of the fit`);
     at("about").textContent = words.join(" · ");
     Panels.model(model);
-    at("notes-panel").hidden = !cloud.notes.length;
-    at("notes").append(...cloud.notes.map((text) => element("li", { text })));
+    const notes = [...model.warnings, ...cloud.notes];
+    at("notes-panel").hidden = !notes.length;
+    at("notes").append(...notes.map((text) => element("li", { text })));
     at("time").hidden = !time.base;
     at("no-time").hidden = Boolean(time.base);
     at("no-time").textContent = time.why ?? "";
