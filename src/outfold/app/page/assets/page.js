@@ -334,7 +334,7 @@
       state.fresh = { ...found, places, reaches: places.map(View.extent), groups, outside, error: of("error") };
       told_.textContent = `${count(found.rows)} rows of ${found.told} landed. ${found.notes.join(" ")}`;
       const legend = at("new-legend");
-      legend.replaceChildren(marked(0, "new", groups[0].count), marked(1, "new, outside the data", groups[1].count));
+      legend.replaceChildren(Panels.marked(0, "new", groups[0].count), Panels.marked(1, "new, outside the data", groups[1].count));
       if (state.fresh.error) legend.append(element("p", { class: "soft", text: "Rings: error bands that hold the place with probability 0.9 (not drawn in 3-D). Rows outside the data have none." }));
       at("forget").hidden = false;
     } catch (error) {
@@ -342,19 +342,6 @@
       told_.textContent = error.message;
     }
     redraw();
-  }
-
-  function marked(flag, word, rows_) {
-    const sign = element("canvas", { class: "mark", width: 32, height: 32, "aria-hidden": "true" }), pen = sign.getContext("2d");
-    pen.strokeStyle = pen.fillStyle = token(flag ? "alert" : "new");
-    pen.lineWidth = 7;
-    pen.beginPath();
-    if (flag) [[6, 6, 26, 26], [26, 6, 6, 26]].forEach(([a, b, c, d]) => { pen.moveTo(a, b); pen.lineTo(c, d); });
-    else pen.arc(16, 16, 8, 0, 7);
-    pen[flag ? "stroke" : "fill"]();
-    const made = Panels.entry("transparent", word, rows_);
-    made.firstChild.replaceWith(sign);
-    return made;
   }
 
   function forget() {
@@ -462,7 +449,7 @@
     if (!colour) return;
     recolour();
     showSpectrum();
-    if (state.fresh) at("new-legend").querySelectorAll("canvas").forEach((sign, flag) => sign.replaceWith(marked(flag, "", 0).firstChild));
+    if (state.fresh) at("new-legend").querySelectorAll("canvas").forEach((sign, flag) => sign.replaceWith(Panels.marked(flag, "", 0).firstChild));
     redraw();
   }
 

@@ -149,6 +149,19 @@ const Panels = (() => {
     return made;
   }
 
+  function marked(flag, word, rows_) {  // of the legend of new points: a disc, or a cross for those outside
+    const sign = element("canvas", { class: "mark", width: 32, height: 32, "aria-hidden": "true" }), pen = sign.getContext("2d");
+    pen.strokeStyle = pen.fillStyle = token(flag ? "alert" : "new");
+    pen.lineWidth = 7;
+    pen.beginPath();
+    if (flag) [[6, 6, 26, 26], [26, 6, 6, 26]].forEach(([a, b, c, d]) => { pen.moveTo(a, b); pen.lineTo(c, d); });
+    else pen.arc(16, 16, 8, 0, 7);
+    pen[flag ? "stroke" : "fill"]();
+    const made = entry("transparent", word, rows_);
+    made.firstChild.replaceWith(sign);
+    return made;
+  }
+
   // -- spectrum -----------------------------------------------------------------------------------------------
 
   function spectrum(where, told, facts, t, time, shownAxes) {
@@ -251,5 +264,5 @@ const Panels = (() => {
       ...(facts.parts > 1 ? [bar, element("p", { class: "soft", text: `Sizes: ${sizes}` })] : [element("p", { class: "soft", text: "The graph hangs together." })]));
   }
 
-  return { element, number, count, rgb, token, theme, plain, grouped, amounts, density, legend, entry, spectrum, pairs, rows, model };
+  return { element, number, count, rgb, token, theme, plain, grouped, amounts, density, legend, marked, spectrum, pairs, rows, model };
 })();
