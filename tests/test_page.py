@@ -274,7 +274,15 @@ def test_a_dropped_table_that_cannot_be_read_is_refused_in_words(folder):
     packed = live.landed(estimator, preparation, body, "new.csv")
     head = json.loads(packed[4 : 4 + int.from_bytes(packed[:4], "little")])
     assert head["rows"] == 23
-    assert [stream["name"] for stream in head["streams"] if stream["role"] == "error"] == ["error"]
+    found, start = {}, 4 + int.from_bytes(packed[:4], "little")
+    for stream in head["streams"]:
+        found[stream["name"]] = packed[start : start + stream["bytes"]]
+        start += stream["bytes"]
+    assert start == len(packed)
+    trust = estimator.trust(features(folder, "new.csv"))
+    np.testing.assert_array_equal(np.frombuffer(found["outside"], np.uint8), trust.flag)
+    np.testing.assert_allclose(np.frombuffer(found["error"], "<f4"), trust.error, rtol=1e-6)
+    np.testing.assert_allclose(np.frombuffer(found["support"], "<f4"), np.maximum(trust.support, -100), rtol=1e-6)
 
 
 def test_other_machines_need_a_token(folder):
@@ -563,6 +571,7 @@ def test_everything_is_reached_by_keys(url, look):
     for _ in range(3):
         view.keyboard.press("n")
     assert view.locator("#tip strong").inner_text() == "name r2"
+    assert view.locator("#said").text_content().startswith("name r2, kind")
     view.keyboard.press("Enter")
     assert state(view)["chosen"] == 1
     view.keyboard.press("Escape")

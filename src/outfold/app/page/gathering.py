@@ -23,6 +23,7 @@ Array = NDArray[Any]
 
 MOST_ROWS = 1_000_000
 MOST_COLUMNS = 40  # besides label and id
+LOWEST = -100.0  # support that is shown: far below any that is inside, and not so far that the rest looks alike
 FEW = 20  # different whole numbers of a label that are groups rather than an amount
 
 
@@ -118,7 +119,7 @@ def table(
 def looked(estimator: Any, points: Array) -> list[Array]:
     """Places, whether outside, support, and radius of the error if the model is calibrated."""
     places, found = estimator.model_.look(points, Threads(estimator.n_jobs))
-    support = np.maximum(found.support, -1e30)
+    support = np.maximum(found.support, LOWEST)
     if not hasattr(estimator, "calibration_"):
         return [places, found.flag, support]
     return [places, found.flag, support, estimator._judged(points, places, found).error]

@@ -71,7 +71,7 @@ def routes(name: str, estimator: Any, preparation: Preparation, cloud: Cloud) ->
 
     async def page(request: Request) -> Response:
         if "token" in request.query_params:  # not to stay in the address
-            answer: Response = RedirectResponse("/", 303)
+            answer: Response = RedirectResponse("./", 303)
             kept = request.query_params["token"].encode().hex()
             answer.set_cookie(COOKIE, kept, httponly=True, samesite="strict")
             return answer

@@ -420,6 +420,7 @@
     else if (next) {
       const row = ((state.hover?.fresh === false ? state.hover.row : next > 0 ? -1 : 0) + next + rows) % rows;
       setHover({ fresh: false, row }, ...whereIs({ fresh: false, row }));
+      at("said").textContent = [...at("tip").children].map((line) => line.textContent).join(", ");
     } else if (event.key === "Enter" && state.hover?.fresh === false) select([state.hover.row], true);
     else if (event.key === "Escape") { select([], false); setHover(null); }
     else return;
@@ -463,7 +464,9 @@
     at("about").textContent = words.join(" · ");
     Panels.model(model);
     const notes = [...model.warnings, ...cloud.notes];
-    at("notes-panel").hidden = !notes.length;
+    at("notes-panel").hidden = at("to-notes").hidden = !notes.length;
+    at("to-notes").textContent = notes.length === 1 ? "1 note" : `${notes.length} notes`;
+    at("to-notes").addEventListener("click", () => { at("notes-panel").open = true; at("notes-panel").scrollIntoView(); });
     at("notes").append(...notes.map((text) => element("li", { text })));
     at("time").hidden = !time.base;
     at("no-time").hidden = Boolean(time.base);
