@@ -15,14 +15,16 @@ OWNERS = {  # heavy dependency -> the modules that may import it
     "matplotlib": {"_canvas.py", "plotting.py"},  # the second for the names of types
     "numba": {"_compiled.py"},
     "faiss": {"neighbors.py"},
-    "click": {f"app/{name}.py" for name in ("command", "fitting", "looking", "options", "serving", "telling")},
+    "click": {
+        f"app/{name}.py" for name in ("command", "exploring", "fitting", "looking", "options", "serving", "telling")
+    },
     "tqdm": {"runners.py"},
     "pyarrow": {"sources.py", "sinks.py"},
     "zarr": {"sources.py", "sinks.py"},
     "torch": {"neural/training.py"},
     "anndata": set(),  # through sources.extra, in annotated.py
     "dask": set(),
-    "starlette": {"app/guard.py", "app/service.py"},
+    "starlette": {"app/guard.py", "app/service.py", "app/page/live.py"},
     "uvicorn": {"app/guard.py"},
     "h11": {"app/guard.py"},  # comes with uvicorn
     "pandas": set(),

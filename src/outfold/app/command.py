@@ -10,7 +10,7 @@ import click
 
 from .._version import __version__
 from ..exceptions import ClusterError
-from . import fitting, looking, options, serving
+from . import exploring, fitting, looking, options, serving
 
 
 class _Polite(click.Group):
@@ -137,7 +137,8 @@ for _command in (
     looking.info,
     looking.plan,
     looking.tune,
-    looking.report,
+    exploring.explore,
+    exploring.report,
     serving.serve,
 ):
     main.add_command(_command)

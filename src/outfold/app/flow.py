@@ -122,8 +122,7 @@ def embed(
     every : embed every so many-th row only, for a picture without a table
     watch : told how many rows went by
     """
-    if getattr(getattr(estimator.model_, "extension", None), "batchwise", False):
-        raise ValueError("This model's joint degrees need all new rows at once: transform an array in Python.")
+    refuse_batchwise(estimator)
     features, walk = preparation.matched(table), Walk(Missing(preparation.columns), every=every)
     numbers = out is not None and Path(out).suffix in sinks.NUMBERS_ONLY
     told = _told_columns(estimator, trust, carried)
@@ -155,6 +154,12 @@ def embed(
         if not walk.rows:  # within: nothing is put in place
             raise TableError(f"{table.told} has no rows.")
     return walk
+
+
+def refuse_batchwise(estimator: Any) -> None:
+    """Refuse a model whose answer for a row depends on the rows that come with it."""
+    if getattr(getattr(estimator.model_, "extension", None), "batchwise", False):
+        raise ValueError("This model's joint degrees need all new rows at once: transform an array in Python.")
 
 
 def back(
@@ -218,27 +223,15 @@ def _answer(estimator: Any, points: Array, trust: bool, on_far: str) -> tuple[Ar
 
 def draw(estimator: Any, walk: Walk, path: Path, title: str, label: str | None) -> None:
     """The first two coordinates, coloured by a label, and the spectrum if there is one to speak of."""
-    figure = plotted(estimator, walk, title, label)
-    with sinks.replacing(path) as beside, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters that the font lacks
-        figure.savefig(beside, format=path.suffix.removeprefix(".").lower(), dpi=150)
-
-
-def plotted(estimator: Any, walk: Walk, title: str, label: str | None, *, spectrum: bool = True) -> Any:
-    """The figure of a walk."""
     places, colors = _coloured(walk, label)
-    values = spectrum_of(estimator) if spectrum else None
+    values = _spectrum_of(estimator)
     figure, axes = plotting.panels(*([1.0] if values is None else [1.15, 0.85]))
     plotting.embedding(places, colors=colors, axes=axes[0], title=shown(title, 70))
     if values is not None:
         plotting.spectrum(values, axes=axes[1])
-    return figure
-
-
-def paired(walk: Walk, label: str | None) -> Any:
-    """All pairs of the first five coordinates."""
-    places, colors = _coloured(walk, label)
-    return plotting.pairs(places, colors=colors)[0, 0].figure
+    with sinks.replacing(path) as beside, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that the font lacks
+        figure.savefig(beside, format=path.suffix.removeprefix(".").lower(), dpi=150)
 
 
 def _coloured(walk: Walk, label: str | None) -> tuple[Array, Array | None]:
@@ -250,7 +243,7 @@ def _coloured(walk: Walk, label: str | None) -> tuple[Array, Array | None]:
     return places[finite], None if colors is None else colors[finite]
 
 
-def spectrum_of(estimator: Any) -> Array | None:
+def _spectrum_of(estimator: Any) -> Array | None:
     """Eigenvalues worth drawing: at least three, that fall."""
     values = getattr(estimator, "eigenvalues_", None)
     if values is None or len(values) < 3 or type(estimator).__name__ == "LocallyLinearEmbedding":

@@ -1,4 +1,4 @@
-"""The commands that look before and after: info, plan, tune, report."""
+"""The commands that look before and after: info, plan, tune."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from . import options
-from .fitting import drawable, not_the_same, opened, prepared, size_of, tell_columns
+from .fitting import not_the_same, opened, prepared, size_of, tell_columns
 from .options import option
 from .telling import Teller
 
@@ -226,45 +226,3 @@ def _call(
         text = f"{plain:.6g}" if isinstance(plain, float) else json.dumps(plain)
         words += [short[name], text] if name in short else ["--set", f"{name}={text}"]
     return shlex.join([*words, "--save", "m.outfold"])
-
-
-@click.command(short_help="One page about a model, and a table embedded by it.")
-@click.argument("model", type=click.Path(path_type=Path))
-@click.argument("data", required=False)
-@option("--out", "-o", type=Path, default="report.html", show_default=True, callback=options.writable(".html", ".htm"),
-        help="Where the page goes.")  # fmt: skip
-@option("--label", metavar="COLUMN", help="A column of DATA to colour by. [default: the fit's, where the table has it]")
-@option("--obsm", metavar="KEY", help="Of an h5ad file: this entry of obsm instead of X.")
-@options.speaking
-def report(
-    model: Path, data: str | None, out: Path, label: str | None, obsm: str | None, quiet: bool, machine: bool
-) -> None:
-    """Write one self-contained HTML page about a MODEL: facts, spectrum and, of DATA, the embedding and its trust.
-
-    \b
-    Example:
-      outfold report wine.outfold wine.csv -o wine.html
-    """
-    from .. import tables
-    from . import sheet
-
-    teller = Teller(quiet=quiet, machine=machine)
-    not_the_same(str(model), out)
-    estimator, preparation = opened(model)
-    table = None
-    if data is not None:
-        not_the_same(data, out)
-        table = tables.opened(data, obsm=obsm)
-        preparation.matched(table)
-        if label is not None:
-            table.require([label], "to colour by")
-        elif preparation.label in table.names:
-            label = preparation.label
-    elif label is not None:
-        raise click.UsageError("--label names a column of DATA; there is none.")
-    drawable(estimator)
-    with teller.hearing():
-        sheet.write(out, model, estimator, preparation, table, label)
-    teller.title(f"report of {model.name}", command="report", model=str(model))
-    teller.row("page", str(out), out=str(out))
-    teller.finish()
