@@ -166,8 +166,8 @@ def main():
                 last = (two, seconds, apart, values)
     two, seconds, apart, values = last
     text = (
-        f"{table(found)}\n\nOf {two['rows']:,} rows in memory, on two threads, the fit takes {seconds:.0f} s (its rows "
-        f"are searched once, not twice); coordinates of 100,000 rows differ from it by {apart:.0e}, eigenvalues by "
+        f"{table(found)}\n\nOf {two['rows']:,} rows in memory, on two threads, the fit takes {seconds:.0f} s, with "
+        f"the embedding of all of them; coordinates of 100,000 rows differ from it by {apart:.0e}, eigenvalues by "
         f"{values:.0e}. `transform` of all rows into a Zarr array takes {two['transform']:.0f} s on two workers."
     )
     print(text)

@@ -1,6 +1,7 @@
 """Rows that Dask holds: the same fits, the same formula, lazily; nothing of their size comes together."""
 
 import sys
+from functools import partial
 
 import dask
 import dask.array as da
@@ -22,6 +23,7 @@ from outfold import (
     landmarks,
     load,
     plan,
+    plotting,
     potential,
     scale,
     sources,
@@ -29,6 +31,8 @@ from outfold import (
 from outfold.datasets import s_curve
 from outfold.exceptions import FarPointsError
 from outfold.leastsquares import LeastSquares
+from outfold.methods.islands import Islands
+from outfold.outliers import RemoveOutliers
 from outfold.solvers import LowRank
 
 X = s_curve(600, random_state=0)[0]
@@ -223,9 +227,20 @@ def test_what_cannot_be_is_refused_before_anything_is_computed():
     joint = DiffusionMaps(coordinates="canonical", extension=LeastSquares(degrees="joint")).fit(X[:100])
     with pytest.raises(ValueError, match="Joint degrees"):
         joint.transform(rows)
-    for method in NETWORKS.values():
+    for call in (
+        *(method.fit for method in NETWORKS.values()),
+        RemoveOutliers().fit,
+        RemoveOutliers().fit(X).transform,
+        Islands().fit,
+        Islands().fit(X).transform,
+        plotting.embedding,
+        plotting.decay,
+        partial(plotting.kernel_sum, fitted),
+        partial(plotting.overlay, fitted),
+        partial(plotting.trust_map, fitted),
+    ):
         with pytest.raises(TypeError, match="rows in memory"):
-            method.fit(rows)
+            call(rows)
 
 
 def test_bad_values_are_named_by_their_row():

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from .sources import here
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -111,7 +113,7 @@ def places_of(points: Any, name: str) -> Array:
                 "estimator.transform(X), instead of the estimator."
             )
         points = points.embedding_
-    place = np.asarray(points, dtype=float)
+    place = np.asarray(here(points), dtype=float)
     if place.ndim != 2 or not len(place):
         raise ValueError(f"{name} has shape {place.shape}, but a picture needs (n, at least 2) coordinates.")
     wrong = ~np.isfinite(place).all(axis=1)

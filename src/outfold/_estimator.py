@@ -419,12 +419,7 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return None
 
     def _validate(self, X: Any, *, reset: bool) -> Array:
-        if sources.in_dask(X):
-            raise TypeError(
-                "This needs rows in memory, and X is Dask's: X.compute() brings them, if they fit. transform, "
-                "inverse_transform and trust take Dask's rows as they are, and so do fits with landmarks."
-            )
-        if issparse(X):
+        if issparse(sources.here(X)):
             raise TypeError(
                 f"{type(self).__name__} does not take sparse feature matrices. Reduce them first "
                 "(sklearn.decomposition.TruncatedSVD), or pass X.toarray() if it fits in memory."

@@ -95,7 +95,7 @@ class SecondPass:
         return tuple(G[rows] for rows in self.pieces) if len(self.pieces) > 1 else G
 
 
-def _summed(G: Any, part: Any) -> Any:
+def summed(G: Any, part: Any) -> Any:
     """A sum that leaves both as they are: what was found elsewhere may be asked for again."""
     return csr_array(G + part) if issparse(G) else G + part
 
@@ -231,7 +231,7 @@ class Passes(ABC):
         look = SecondPass(self.alone(), gain, pieces := self.pieces())
         for block, found in self.rows.joined(
             look,
-            _summed,
+            summed,
             self.measure,
             self.runner,
             title="second pass",

@@ -9,7 +9,7 @@ here.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ from .sources import Source
 Array = NDArray[Any]
 
 READ = 4e8  # bytes of rows a worker reads in a second, decompressed
-WIRE = 3e8  # bytes of sums a second, from machine to machine and into one
+WIRE = 3e8  # bytes a second from machine to machine
+ADD = 2e8  # bytes of two sums added in a second
 TASK = 0.01  # seconds of a task beside its work: sending it, and what it waits for
 BASE = 3e8  # bytes of a worker that has done nothing yet
 WINDOWS = 16  # of consecutive rows, from which landmarks are drawn to be measured with
@@ -37,6 +38,8 @@ class Rates:
 
     first: float
     second: float
+    added: float  # seconds to add two sums of the second pass
+    sight: float  # seconds here, to find epsilon and what rows need to see the landmarks
 
 
 def plan(recipe: Any, shape: tuple[int, int], rows: Source | None, workers: int, measured: bool) -> Plan:
@@ -61,14 +64,15 @@ def plan(recipe: Any, shape: tuple[int, int], rows: Source | None, workers: int,
     piece = min(gram, _passes.GRAM_BYTES)
     part = row * n / parts
     held = BASE + part + points + (8.0 * m * 64 * 1024 if dense else _passes.CHUNK_SHARE * _passes.PART_MEMORY)
-    joined = gram / WIRE
+    blocks = 1 if dense else -(-n // parts // _passes.chunk_rows(n, features, edges.k, _passes.PART_MEMORY))
+    joined = gram / WIRE + blocks * rates.added
     waves = min(scale.WAVES, -(-parts // workers))
     first = _pass(n, parts, workers, row, rates.first, 0.0)
-    second = _pass(n, parts, workers, row, rates.second, joined) + waves * joined
+    second = _pass(n, parts, workers, row, rates.second, joined) + waves * (gram / WIRE + rates.added)
     if dense and gram > _passes.GRAM_BYTES:  # rows are looked at again for every piece
         second += _pass(n, parts, workers, row, rates.first, 0.0) * (gram / piece - 1)
     stages = [
-        reading,
+        replace(reading, seconds=reading.seconds + rates.sight),
         Stage("first pass", held, first, points * workers + 8.0 * m * (parts + waves) + row * n),
         Stage("second pass", held + (scale.ARITY + 2) * piece, second, gram * (parts + waves) + row * n),
         alone.stages[-1],
@@ -115,16 +119,19 @@ def _typical(features: int, m: int, edges: Any, dense: bool) -> Rates:
     """Of a core of 3 GHz with AVX2."""
     if dense:
         walk = m * planning.ENTRY
-        return Rates(walk, walk + m * m / planning.FLOPS)
-    looked = planning.search_seconds(features, 1, m, edges.k)
-    return Rates(looked + edges.k * planning.EDGE, looked + edges.k * planning.EDGE + edges.k**2 * planning.PRODUCT)
+        return Rates(walk, walk + m * m / planning.FLOPS, 8.0 * m * m / ADD, m * walk)
+    looked = planning.search_seconds(features, 1, m, edges.k) + edges.k * planning.EDGE
+    gram = 12.0 * m * min(m, _passes.SECOND * edges.k)
+    return Rates(looked, looked + edges.k**2 * planning.PRODUCT, gram / ADD, m * looked)
 
 
 def _measured(recipe: Any, shape: tuple[int, int], m: int, rows: Source | None, workers: int, parts: int) -> Rates:
     """By both passes over a part, on as many threads at once as there are workers and cores."""
     points, landmarks = _sample(shape, m, rows, recipe.view, -(-shape[0] // parts))
     anchors = along_the_tree(Anchors(landmarks, None, np.ones(m)), recipe.view.metric)
+    start = time.perf_counter()
     _, geometry, kernel, _ = recipe.view.sight(anchors.points, Threads())
+    sight = time.perf_counter() - start
     measure = np.ones(len(points))
     passes: Any = recipe.view.passes(None, measure, geometry, kernel, Threads(1)).alone()
     looks = _passes.FirstPass(passes, 1), _passes.SecondPass(passes, np.ones(m), [slice(0, m)])
@@ -138,7 +145,10 @@ def _measured(recipe: Any, shape: tuple[int, int], m: int, rows: Source | None, 
 
     for look in looks:
         seconds(look, min(len(points), 1024))  # compiled and loaded
-    return Rates(*(seconds(look, len(points)) for look in looks))
+    rates = [seconds(look, len(points)) for look in looks]
+    G, start = looks[1](points, measure, 0), time.perf_counter()
+    _passes.summed(G, G)
+    return Rates(rates[0], rates[1], time.perf_counter() - start, sight)
 
 
 def _sample(shape: tuple[int, int], m: int, rows: Source | None, view: Any, part: int) -> tuple[Array, Array]:

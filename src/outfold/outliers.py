@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from . import _resolve, neighbors
 from .distances import Metric
 from .runners import Threads
+from .sources import here
 
 Array = NDArray[Any]
 
@@ -52,7 +53,7 @@ class RemoveOutliers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the radius and remember the rows."""
         needed = _resolve.count("min_neighbors", self.min_neighbors)
-        X = validate_data(self, X, dtype=float, ensure_min_samples=2)
+        X = validate_data(self, here(X), dtype=float, ensure_min_samples=2)
         if needed >= len(X):
             raise ValueError(f"min_neighbors={needed} must be smaller than the number of rows, n = {len(X)}.")
         metric = self.metric if isinstance(self.metric, Metric) else Metric(self.metric)
@@ -72,7 +73,7 @@ class RemoveOutliers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def mask(self, X: Any) -> Array:
         """Which rows have enough training rows within the radius (a training row is not its own neighbour)."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=float)
+        X = validate_data(self, here(X), reset=False, dtype=float)
         lists = self.search_.closest(X, 1, Threads())
         itself = lists.squared[lists.ptr[:-1]] == 0
         return self._count(X) - itself >= self.min_neighbors

@@ -48,6 +48,7 @@ from .exceptions import OutfoldWarning
 from .graphs import DenseSurvey
 from .runners import Threads
 from .selection import spectral_dimension
+from .sources import here
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -352,7 +353,7 @@ def decay(
 
     if hasattr(X, "fit"):
         method, X = method or X, _training_rows(X)
-    X = check_array(X, dtype=[np.float64, np.float32])
+    X = check_array(here(X), dtype=[np.float64, np.float32])
     method = DiffusionMaps() if method is None else method
     lacking = {"epsilon", "n_components"} - method.get_params().keys()
     if lacking:
@@ -457,7 +458,7 @@ def _embedded(estimator: Any, new: Any, coverage: float = 0.9) -> tuple[Array, A
     check_is_fitted(estimator)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutfoldWarning)  # the picture tells which are outside
-        places = np.asarray(estimator.transform(new), dtype=float)
+        places = np.asarray(estimator.transform(here(new)), dtype=float)
         return places, estimator.trust(new, coverage=coverage) if hasattr(estimator, "trust") else None
 
 
@@ -520,7 +521,7 @@ def _distances(estimator: Any, X: Any) -> tuple[DenseSurvey, float]:
         if X is None and metric is None:
             raise ValueError("metric='precomputed' leaves no rows to measure: pass the square matrix as X.")
         X = estimator.landmarks_ if X is None else X
-    rows = check_array(X, dtype=float, ensure_min_samples=2)
+    rows = check_array(here(X), dtype=float, ensure_min_samples=2)
     columns = len(rows) if metric is None else getattr(estimator, "n_features_in_", rows.shape[1])
     if rows.shape[1] != columns:
         raise ValueError(f"X has shape {rows.shape}, but {columns} columns are expected.")
@@ -558,7 +559,7 @@ def _trust_of_plane(estimator: Any, new: Any, coverage: float, axes: Any, title:
             f"Only data with two features lies in a plane; this has {estimator.n_features_in_}. Pass new rows, and "
             "their trust is drawn in the embedding."
         )
-    rows = X if new is None else np.vstack([X, check_array(new, dtype=float)])
+    rows = X if new is None else np.vstack([X, check_array(here(new), dtype=float)])
     margin = 0.15 * np.ptp(rows, axis=0).max()
     ticks = [np.linspace(low - margin, high + margin, 160) for low, high in zip(rows.min(axis=0), rows.max(axis=0))]
     across, up = np.meshgrid(*ticks)

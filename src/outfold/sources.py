@@ -295,6 +295,16 @@ def in_dask(X: Any) -> bool:
     return type(X).__module__.split(".")[0] == "dask"
 
 
+def here(X: Any) -> Any:
+    """X itself; refused if it is Dask's, which conversions would gather without a word."""
+    if in_dask(X):
+        raise TypeError(
+            "This needs rows in memory, and these are Dask's: compute() brings them, or some of them, if they fit. "
+            "transform, inverse_transform and trust take Dask's rows as they are, and so do fits with landmarks."
+        )
+    return X
+
+
 def opened(X: Any) -> Source | None:
     """A source for what is on disk or comes in blocks; None for what is an array, or can be made one."""
     if isinstance(X, Source):

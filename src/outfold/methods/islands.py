@@ -16,6 +16,7 @@ from .. import _resolve, neighbors
 from .._storable import Storable
 from ..distances import Metric
 from ..runners import Threads
+from ..sources import here
 from .centred import Isomap
 
 Array = NDArray[Any]
@@ -78,7 +79,7 @@ class Islands(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Find the pieces and embed each."""
         columns, k = _resolve.count("n_components", self.n_components), _resolve.count("n_neighbors", self.n_neighbors)
         smallest = _resolve.number("smallest", self.smallest, low=0.0, high=1.0)
-        X = validate_data(self, X, dtype=float, ensure_min_samples=2)
+        X = validate_data(self, here(X), dtype=float, ensure_min_samples=2)
         runner = Threads(self.n_jobs)
         search = neighbors.build(Metric().fit(X), "auto")
         piece = _pieces(search, X, min(k, len(X) - 1) + 1, runner)
@@ -113,7 +114,7 @@ class Islands(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def transform(self, X: Any) -> Array:
         """Each row in the coordinates of its piece, moved to its place."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=float)
+        X = validate_data(self, here(X), reset=False, dtype=float)
         label = self._belongs(X, Threads(self.n_jobs))
         found = np.empty((len(X), len(self.centres_[0])))
         for number in np.unique(label):
