@@ -137,9 +137,16 @@ def table(found):
     return "\n".join(lines)
 
 
-def far_plan():
-    """The plan of 10^9 x 50 on 100 workers, with the seconds a row of this machine."""
-    return f"```\n{plan((10**9, 50), method(), workers=100, measured=True)}\n```"
+def far_plan(wide):
+    """The plan of 10^9 x 50 on 100 workers, with the seconds a row of this machine, beside those of a run."""
+    text = f"```\n{plan((10**9, 50), method(), workers=100, measured=True)}\n```"
+    if wide is None:
+        return text
+    seconds = wide["seconds"] * wide["workers"] / wide["rows"] * 10**9 / 100
+    return (
+        f"{text}\n\nAt the seconds a row that {wide['rows']:,} x {wide['features']} took on {wide['workers']} workers "
+        f"(above), it would be {seconds:,.0f} s."
+    )
 
 
 def main():
@@ -171,7 +178,7 @@ def main():
         f"{values:.0e}. `transform` of all rows into a Zarr array takes {two['transform']:.0f} s on two workers."
     )
     print(text)
-    print(far := far_plan())
+    print(far := far_plan(found[-1][1] if words.wide else None))
     if words.write:
         pages.write("cluster.md", "measured", text)
         pages.write("cluster.md", "plan", far)
