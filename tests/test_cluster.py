@@ -106,12 +106,14 @@ def test_clusters_are_made_in_one_place_for_this_machine_alone():
 
 
 def test_rows_that_take_every_worker_down_are_named(tmp_path):
+    before = dict(os.environ)
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
         scale.cluster("local", workers=2),
         pytest.raises(ClusterError, match=r"2 workers, .* died in the first pass over rows 20000 to 29999"),
     ):
         Roseland(**METHOD).fit(deadly(tmp_path, STAGES["first pass"], always=True))
+    assert {**os.environ, "PYTEST_CURRENT_TEST": ""} == {**before, "PYTEST_CURRENT_TEST": ""}
 
 
 # -- a scheduler that is lost ----------------------------------------------------------------

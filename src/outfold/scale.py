@@ -8,6 +8,7 @@ tasks need, landmarks or a model, travels in the graph, so any worker can be los
 from __future__ import annotations
 
 import copy
+import os
 import re
 import tempfile
 import uuid
@@ -400,6 +401,7 @@ def cluster(address: str = "local", *, workers: int | None = None, memory: Any =
         return
     count = available_cores() if workers is None else workers
     with (
+        _same_environment(),
         tempfile.TemporaryDirectory(prefix="outfold-cluster-", ignore_cleanup_errors=True) as folder,
         distributed.LocalCluster(
             n_workers=count,
@@ -413,6 +415,21 @@ def cluster(address: str = "local", *, workers: int | None = None, memory: Any =
         distributed.Client(made) as found,
     ):
         yield found
+
+
+@contextmanager
+def _same_environment() -> Iterator[None]:
+    """What Dask sets for its workers (one thread, little memory kept) it sets here too; it is not to stay."""
+    names = (*_dask("config").get("distributed.nanny.pre-spawn-environ"), "__DASK_PARENT_PID", "PYTHONHASHSEED")
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 # -- at work -------------------------------------------------------------------------------
