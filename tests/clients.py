@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 
-from outfold.app import guard, wire
+from outfold.app import guard, service, wire
 from outfold.datasets import s_curve
 from outfold.preparation import Preparation
 
@@ -19,6 +19,13 @@ PREPARATION = Preparation(
 )
 X = np.asarray(s_curve(240, random_state=0)[0])
 ROWS = np.vstack([X[200:240], [[100.0, 0.0, 0.0]]])  # the last is outside the data
+
+
+def serving(estimator):
+    """A service, closed in the end: the body of a fixture."""
+    found = service.Service(estimator, PREPARATION, most_rows=500, workers=2)
+    yield found
+    found.close()
 
 
 def together(app, *requests, base="http://127.0.0.1:8765"):

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 import outfold
-from clients import PREPARATION, X, ask, error_of, together
+from clients import PREPARATION, X, ask, error_of, serving, together
 from outfold.app import guard, service
 
 TOKEN = "a-token-that-nobody-knows"
@@ -17,10 +17,7 @@ TOKEN = "a-token-that-nobody-knows"
 
 @pytest.fixture(scope="module")
 def served():
-    estimator = outfold.ClassicalMDS(2).fit(PREPARATION.apply(X[:50]))
-    found = service.Service(estimator, PREPARATION, most_rows=500, workers=2)
-    yield found
-    found.close()
+    yield from serving(outfold.ClassicalMDS(2).fit(PREPARATION.apply(X[:50])))
 
 
 @pytest.fixture
@@ -78,7 +75,7 @@ def test_names_of_this_machine_are_served(app, host):
 )  # fmt: skip
 def test_a_rebound_name_is_refused_on_every_route(app, served, host):
     for path, method, _ in served._paths():
-        error_of(ask(app, method, path, headers={"host": host}), 403)
+        assert error_of(ask(app, method, path, headers={"host": host}), 403)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +85,7 @@ def test_a_rebound_name_is_refused_on_every_route(app, served, host):
 def test_other_origins_are_refused_and_nothing_is_said_to_them(app, served, origin):
     for path, method, _ in served._paths():
         answer = ask(app, method, path, headers={"origin": origin})
-        error_of(answer, 403)
+        assert error_of(answer, 403)
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
@@ -139,10 +136,10 @@ def test_bodies_are_limited_whether_told_or_not():
 
     assert ask(app, "POST", "/", content=b"x" * 100).text == "100"
     assert ask(app, "POST", "/", content=parts(10)).text == "100"
-    error_of(ask(app, "POST", "/", content=b"x" * 101), 413)
-    error_of(ask(app, "POST", "/", content=parts(11)), 413)
-    error_of(ask(app, "POST", "/", content=b"x", headers={"content-length": "9" * 50}), 413)
-    error_of(ask(guarded(length, held_bytes=50), "POST", "/", content=b"x" * 51), 503)
+    assert error_of(ask(app, "POST", "/", content=b"x" * 101), 413)
+    assert error_of(ask(app, "POST", "/", content=parts(11)), 413)
+    assert error_of(ask(app, "POST", "/", content=b"x", headers={"content-length": "9" * 50}), 413)
+    assert error_of(ask(guarded(length, held_bytes=50), "POST", "/", content=b"x" * 51), 503)
     assert app._held == 0
 
 
@@ -152,7 +149,7 @@ def test_a_body_that_does_not_arrive_is_refused(app):
         await asyncio.sleep(60)
 
     app = guarded(length, body_seconds=0.05)
-    error_of(ask(app, "POST", "/", content=never()), 408)
+    assert error_of(ask(app, "POST", "/", content=never()), 408)
     assert app._held == 0
 
 
@@ -166,7 +163,7 @@ def test_too_many_at_a_time_are_sent_away():
     assert sorted(answer.status_code for answer in answers) == [200] * 3 + [503] * 5
     assert all(answer.headers["retry-after"] == "1" for answer in answers if answer.status_code == 503)
     assert ask(app, "POST", "/", content=b"x").status_code == 200
-    error_of(ask(guarded(slow, answer_seconds=0.05), "GET", "/"), 503)
+    assert error_of(ask(guarded(slow, answer_seconds=0.05), "GET", "/"), 503)
 
 
 def test_what_goes_wrong_here_is_logged_and_not_told(caplog):

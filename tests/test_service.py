@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import outfold
-from clients import COLUMNS, PREPARATION, ROWS, X, ask, body_of, error_of, post, table_of, together
+from clients import COLUMNS, PREPARATION, ROWS, X, ask, body_of, error_of, post, serving, table_of, together
 from outfold import methods, storage
 from outfold.app import guard, service, wire
 from outfold.app.command import main
@@ -20,10 +20,7 @@ from outfold.preparation import Preparation
 
 @pytest.fixture(scope="module")
 def served():
-    estimator = outfold.DiffusionMaps(3, random_state=0).fit(PREPARATION.apply(X[:200])).calibrate(folds=3)
-    found = service.Service(estimator, PREPARATION, most_rows=500, workers=2)
-    yield found
-    found.close()
+    yield from serving(outfold.DiffusionMaps(3, random_state=0).fit(PREPARATION.apply(X[:200])).calibrate(folds=3))
 
 
 @pytest.fixture
@@ -332,7 +329,7 @@ BAD = {
 
 @pytest.mark.parametrize(("body", "status"), BAD.items(), ids=lambda v: repr(v)[:40])
 def test_bad_json_is_refused(app, body, status):
-    error_of(ask(app, "POST", "/v1/transform", content=body, headers={"content-type": wire.JSON}), status)
+    assert error_of(ask(app, "POST", "/v1/transform", content=body, headers={"content-type": wire.JSON}), status)
 
 
 def test_the_row_and_the_column_are_named(app):
@@ -403,7 +400,7 @@ def test_arrow_that_could_grow_or_is_no_table_of_numbers_is_refused(app):
     told(413, arrow.table({name: np.zeros(501) for name in COLUMNS}))
     whole = body_of(wire.ARROW, ROWS)
     for part in (whole[:100], whole[:-200], b"\xff" * 50, b"ARROW1"):
-        error_of(ask(app, "POST", "/v1/trust", content=part, headers={"content-type": wire.ARROW}), 400)
+        assert error_of(ask(app, "POST", "/v1/trust", content=part, headers={"content-type": wire.ARROW}), 400)
 
 
 def test_forms_are_negotiated(app, served, monkeypatch):
@@ -445,10 +442,10 @@ def test_the_form_liked_best_is_chosen(accept, sent, form):
 
 def test_unknown_routes_and_methods_are_refused_as_json(app):
     for path in ("/", "/v1", "/v1/transform/", "/docs", "/../etc/passwd", "/v1/%2e%2e/model"):
-        error_of(ask(app, "GET", path), 404)
-    error_of(ask(app, "GET", "/v1/transform"), 405)
-    error_of(ask(app, "OPTIONS", "/v1/transform", headers={"origin": "http://127.0.0.1:8765"}), 405)
-    error_of(ask(app, "DELETE", "/health"), 405)
+        assert error_of(ask(app, "GET", path), 404)
+    assert error_of(ask(app, "GET", "/v1/transform"), 405)
+    assert error_of(ask(app, "OPTIONS", "/v1/transform", headers={"origin": "http://127.0.0.1:8765"}), 405)
+    assert error_of(ask(app, "DELETE", "/health"), 405)
 
 
 # -- the command ---------------------------------------------------------------------------
@@ -486,6 +483,6 @@ def test_the_command_serves_what_was_saved(tmp_path, monkeypatch, served):
     assert answer.exit_code == 0, answer.output
     truth = served.estimator.transform(PREPARATION.apply(ROWS), on_far="keep")
     np.testing.assert_array_equal(seen[0].json()["embedding"], truth)
-    error_of(seen[1], 413)
+    assert error_of(seen[1], 413)
     assert "http://127.0.0.1:1" in answer.output
     assert CliRunner().invoke(main, [*words, "--quiet"]).output == "http://127.0.0.1:1\n"

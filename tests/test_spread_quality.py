@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from outfold import DiffusionMaps, Roseland, _spread_quality, quality, selection, tuning
+from outfold import DiffusionMaps, Roseland, _spread_quality, quality, selection, sources, tuning
 from outfold.datasets import s_curve
 from outfold.distances import Metric
 from outfold.selection import LocalLinearSelection
@@ -158,9 +158,11 @@ SCORES = [quality.trustworthiness, quality.continuity]
 
 
 def same_score(found, wanted):
-    assert float(found) == pytest.approx(float(wanted), rel=1e-12)
-    assert found.standard_error == pytest.approx(wanted.standard_error, rel=1e-12)
-    assert found.rows == wanted.rows
+    return (
+        float(found) == pytest.approx(float(wanted), rel=1e-12)
+        and found.standard_error == pytest.approx(wanted.standard_error, rel=1e-12)
+        and found.rows == wanted.rows
+    )
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -168,7 +170,7 @@ def test_neighbours_and_ranks_are_those_of_rows_in_memory(rows, parts, score):
     X, embedding = rows
     wanted = score(X, embedding)
     assert 0.5 < wanted < 1
-    same_score(score(parts(X), otherwise(embedding)), wanted)
+    assert same_score(score(parts(X), otherwise(embedding)), wanted)
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -180,14 +182,14 @@ def test_some_rows_ask_with_the_same_seed(rows, score, k):
     wanted = score(X, embedding, sample_weight=weight, **options)
     assert wanted.standard_error > 0
     for given in (weight, otherwise(weight)):
-        same_score(score(in_parts(X), embedding, sample_weight=given, **options), wanted)
+        assert same_score(score(in_parts(X), embedding, sample_weight=given, **options), wanted)
 
 
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("answers", [5, 1 << 20])
 def test_however_many_ask_in_one_walk(rows, score, answers, monkeypatch):
     monkeypatch.setattr(_spread_quality, "ANSWERS", answers)
-    same_score(score(in_parts(rows[0]), in_parts(rows[1]), rows=9), score(*rows, rows=9))
+    assert same_score(score(in_parts(rows[0]), in_parts(rows[1]), rows=9), score(*rows, rows=9))
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -197,8 +199,8 @@ def test_new_rows_ask_wherever_they_are(rows, score):
     wanted = score(X, embedding, new=new)
     spread = tuple(map(otherwise, new))
     for answering, asking in (((X, embedding), spread), ((in_parts(X), otherwise(embedding)), new)):
-        same_score(score(*answering, new=asking), wanted)
-    same_score(score(in_parts(X), embedding, new=spread), wanted)
+        assert same_score(score(*answering, new=asking), wanted)
+    assert same_score(score(in_parts(X), embedding, new=spread), wanted)
 
 
 @pytest.mark.parametrize("metric", ["cosine", "seuclidean", "mahalanobis", Metric("minkowski", {"p": 3}), "callable"])
@@ -207,14 +209,14 @@ def test_metrics_know_of_all_rows(rows, metric):
     X = rows[0] * [1.0, 5.0, 0.1]
     for score in SCORES:
         wanted = score(X, rows[1], metric=metric, rows=30)
-        same_score(score(in_parts(X), in_parts(rows[1]), metric=metric, rows=30), wanted)
+        assert same_score(score(in_parts(X), in_parts(rows[1]), metric=metric, rows=30), wanted)
 
 
 @pytest.mark.parametrize("method", ["pearson", "spearman", "szekely"])
 def test_a_correlation_of_distances_draws_the_same_rows(rows, parts, method):
     X, embedding = rows
     options = {"method": method, "rows": 40, "random_state": 3, "metric": "seuclidean"}
-    same_score(
+    assert same_score(
         quality.distance_correlation(parts(X), otherwise(embedding), **options),
         quality.distance_correlation(X, embedding, **options),
     )
@@ -223,7 +225,7 @@ def test_a_correlation_of_distances_draws_the_same_rows(rows, parts, method):
 def test_a_column_is_a_table(rows):
     angle = rows[1][:, 0]
     wanted = quality.trustworthiness(rows[0], angle)
-    same_score(quality.trustworthiness(in_parts(rows[0]), da.from_array(angle, chunks=21)), wanted)
+    assert same_score(quality.trustworthiness(in_parts(rows[0]), da.from_array(angle, chunks=21)), wanted)
 
 
 # -- with an estimator ---------------------------------------------------------------------
@@ -314,13 +316,13 @@ def test_a_search_draws_the_same_rows(method, refitted, monkeypatch):
 
 
 def test_a_draw_of_very_many_rows_lists_none_of_them(monkeypatch):
-    monkeypatch.setattr(_spread_quality, "LISTED", 10)
+    monkeypatch.setattr(sources, "LISTED", 10)
     for seeded in (np.random.default_rng, np.random.RandomState):
-        found = _spread_quality.shuffled(10**12, 1000, seeded(0))
+        found = sources.shuffled(10**12, 1000, seeded(0))
         assert len(found) == 1000
         assert (np.diff(found) > 0).all()
         assert found[-1] < 10**12
-        np.testing.assert_array_equal(found, _spread_quality.shuffled(10**12, 1000, seeded(0)))
+        np.testing.assert_array_equal(found, sources.shuffled(10**12, 1000, seeded(0)))
 
 
 # -- frames --------------------------------------------------------------------------------
@@ -332,8 +334,8 @@ def test_frames_whose_parts_have_sizes_that_are_not_known(rows, maps):
     spread = frames.from_dask_array(in_parts(X), columns=["a", "b", "c"])
     places = frames.from_dask_array(otherwise(embedding), columns=["u", "v"])
     assert np.isnan(spread.to_dask_array().shape[0])
-    same_score(quality.trustworthiness(spread, places), quality.trustworthiness(X, embedding))
-    same_score(quality.continuity(spread, places["u"]), quality.continuity(X, embedding[:, 0]))
+    assert same_score(quality.trustworthiness(spread, places), quality.trustworthiness(X, embedding))
+    assert same_score(quality.continuity(spread, places["u"]), quality.continuity(X, embedding[:, 0]))
     wanted = quality.subspace_angles(X, embedding, weights=X[:, 0] ** 2)
     np.testing.assert_allclose(quality.subspace_angles(spread, places, weights=spread["a"] ** 2), wanted, rtol=1e-12)
     wanted = quality.aligned_error(X[:, :2], embedding)
@@ -353,7 +355,7 @@ def test_arrays_whose_parts_have_sizes_that_are_not_known(rows):
     kept = X[:, 0] > 0
     wanted = quality.trustworthiness(X[kept], embedding[kept])
     found = quality.trustworthiness(spread[spread[:, 0] > 0], otherwise(embedding)[otherwise(X)[:, 0] > 0])
-    same_score(found, wanted)
+    assert same_score(found, wanted)
 
 
 # -- nothing gathers -----------------------------------------------------------------------

@@ -193,10 +193,11 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return _lazy.applied(self, X, out, **wanted)
 
     def _refuse_batchwise(self) -> None:
+        """Refuse a model whose answer for a row depends on the rows that come with it."""
         if getattr(getattr(self.model_, "extension", None), "batchwise", False):
             raise ValueError(
-                "Joint degrees are those of a whole batch, which must be in memory: pass an array without out=, or "
-                "LeastSquares(degrees='training')."
+                "Joint degrees are those of a whole batch, which must be in memory: in Python pass an array without "
+                "out=, or fit with LeastSquares(degrees='training')."
             )
 
     def _transform_blocks(self, source: Source | None, X: Any, on_far: str, out: Any) -> Any:

@@ -22,12 +22,11 @@ from . import neighbourhoods, scale
 from .alignment import Alignment
 from .distances import Distances, Metric
 from .runners import Threads, row_blocks
-from .sources import Source, checked, in_dask
+from .sources import Source, checked, in_dask, shuffled
 
 Array = NDArray[Any]
 
 MOST_DRAWN = 1 << 15  # rows that are brought here
-LISTED = 10_000_000  # rows up to which a draw lists them all, as it does in memory
 ANSWERS = 1 << 20  # neighbours looked for in one walk
 
 
@@ -61,14 +60,6 @@ def some_of(name: str, X: Any, most: int, count: int, random: Any) -> Array:
         return drawn(rows, np.arange(len(rows)))
     check_draw(count, rows)
     return rows.take(shuffled(len(rows), count, random))
-
-
-def shuffled(count: int, first: int, random: Any) -> Array:
-    """The first of a random order of ``count`` rows, in increasing order; all are listed up to ``LISTED``."""
-    if count <= LISTED:
-        return np.sort(random.permutation(count)[:first])
-    seed = random.integers(2**31 - 1) if isinstance(random, np.random.Generator) else random.randint(2**31 - 1)
-    return np.sort(np.random.default_rng(seed).choice(count, first, replace=False))
 
 
 def table(name: str, values: Any) -> Any:

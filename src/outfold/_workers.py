@@ -77,10 +77,10 @@ def plan(recipe: Any, shape: tuple[int, int], rows: Source | None, workers: int,
         Stage("second pass", held + (scale.ARITY + 2) * piece, second, gram * (parts + waves) + row * n),
         alone.stages[-1],
     ]
-    return _told(recipe, shape, m, view_told(recipe.view, edges), alone, stages, workers, parts)
+    return _told(recipe, shape, m, _edges_told(recipe.view, edges), alone, stages, workers, parts)
 
 
-def view_told(view: Any, edges: Any) -> str:
+def _edges_told(view: Any, edges: Any) -> str:
     return ("auto: " if edges is not view.edges else "") + view.told(edges)
 
 

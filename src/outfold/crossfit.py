@@ -22,7 +22,7 @@ from .checkpoints import Checkpoint
 from .extensions import SEED, Auto, Known, Nystrom
 from .kernels import Gaussian, Named
 from .runners import Threads
-from .sources import InMemory, Source
+from .sources import InMemory, Source, shuffled
 from .trust import Trust
 
 Array = NDArray[Any]
@@ -89,10 +89,10 @@ def fitted(
     Of many rows a random part, whose bandwidth is chosen anew where a rule chooses it: that of many is too narrow for
     few.
     """
-    index = np.arange(len(rows))
     if len(rows) > most:
-        index = np.sort(np.random.default_rng(SEED).permutation(len(rows))[:most])
-        epsilon = np.nan
+        index, epsilon = shuffled(len(rows), most, np.random.default_rng(SEED)), np.nan
+    else:
+        index = np.arange(len(rows))
     X = rows.array()[np.ix_(index, index)] if recipe.view.given else rows.take(index)
     measure = np.array(measure[index], dtype=float)
     recipe = alone(recipe, components, epsilon)

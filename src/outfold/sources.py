@@ -22,6 +22,7 @@ from .runners import free_memory
 Array = NDArray[Any]
 
 PIECE_BYTES = 1 << 23  # of a file read at a time
+LISTED = 10_000_000  # rows up to which a draw lists them all
 SAMPLE = 256  # rows that tell two data sets apart
 
 
@@ -276,6 +277,14 @@ class Blocks(Source):
             if block.ndim != 2:
                 raise ValueError(f"A block of rows must be two-dimensional, got shape {block.shape}.")
             yield block
+
+
+def shuffled(count: int, first: int, random: Any) -> Array:
+    """The first of a random order of ``count`` rows, in increasing order; all are listed up to ``LISTED``."""
+    if count <= LISTED:
+        return np.sort(random.permutation(count)[:first])
+    seed = random.integers(2**31 - 1) if isinstance(random, np.random.Generator) else random.randint(2**31 - 1)
+    return np.sort(np.random.default_rng(seed).choice(count, first, replace=False))
 
 
 def checked(rows: Any, start: int, told: str) -> Array:

@@ -35,7 +35,7 @@ from .methods import DiffusionMaps, LaplacianEigenmaps, Roseland, SpectralCluste
 from .runners import Threads
 from .selection import LEAST, residuals, slope_dimension, smallest_time, spectral_dimension
 from .solvers import LowRank
-from .sources import InMemory, Source, in_dask, opened
+from .sources import InMemory, Source, in_dask, opened, shuffled
 
 Array = NDArray[Any]
 
@@ -245,7 +245,7 @@ def _looked_at(whole: Source, rows: int, rng: np.random.Generator) -> Array:
         return whole.take(np.arange(len(whole)))
     if isinstance(whole, InMemory):
         return whole.take(np.sort(rng.permutation(len(whole))[:rows]))
-    from ._spread_quality import check_draw, shuffled
+    from ._spread_quality import check_draw
 
     check_draw(rows, whole)
     return whole.take(shuffled(len(whole), rows, rng))

@@ -122,7 +122,7 @@ def embed(
     every : embed every so many-th row only, for a picture without a table
     watch : told how many rows went by
     """
-    refuse_batchwise(estimator)
+    estimator._refuse_batchwise()
     features, walk = preparation.matched(table), Walk(Missing(preparation.columns), every=every)
     numbers = out is not None and Path(out).suffix in sinks.NUMBERS_ONLY
     told = _told_columns(estimator, trust, carried)
@@ -154,12 +154,6 @@ def embed(
         if not walk.rows:  # within: nothing is put in place
             raise TableError(f"{table.told} has no rows.")
     return walk
-
-
-def refuse_batchwise(estimator: Any) -> None:
-    """Refuse a model whose answer for a row depends on the rows that come with it."""
-    if getattr(getattr(estimator.model_, "extension", None), "batchwise", False):
-        raise ValueError("This model's joint degrees need all new rows at once: transform an array in Python.")
 
 
 def back(

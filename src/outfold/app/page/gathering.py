@@ -14,7 +14,6 @@ from ...exceptions import TableError
 from ...preparation import Missing, Preparation
 from ...runners import Threads
 from ...tables import MISSING, Table
-from .. import flow
 from . import streams
 from .facts import diffusion
 from .streams import Stream
@@ -80,7 +79,7 @@ def table(
     watch: Callable[[int], Any] = int,
 ) -> Cloud:
     """Embed a table for the page; of more than ``most`` complete rows every second, fourth, ... is kept."""
-    flow.refuse_batchwise(estimator)
+    estimator._refuse_batchwise()
     features = preparation.matched(rows)
     label = label or (preparation.label if preparation.label in rows.names else None)
     name = preparation.id if preparation.id in rows.names and preparation.id != label else None
