@@ -2,6 +2,7 @@
 
     python benchmarks/command.py                    4,000,000 x 3, Roseland and diffusion maps through landmarks
     python benchmarks/command.py 1000000 5          rows, and how often
+    python benchmarks/command.py --write            into docs/command.md
 
 Of the library the fit alone is timed, of the command all of it: starting Python, reading, scaling, fitting, saving.
 Where others use the machine too, seconds of work of all cores compare better. Peaks are those of the whole process.
@@ -15,6 +16,7 @@ import sys
 import tempfile
 
 import numpy as np
+import pages
 
 from outfold.datasets import s_curve
 
@@ -55,7 +57,7 @@ def measured(code: str, *words: str) -> list[float]:
     return json.loads(run.stdout)
 
 
-def main(rows: int = 4_000_000, times: int = 3) -> None:
+def main(rows: int = 4_000_000, times: int = 3, *, write: bool = False) -> None:
     import pyarrow
     import pyarrow.parquet
 
@@ -66,19 +68,22 @@ def main(rows: int = 4_000_000, times: int = 3) -> None:
         np.save(place / "data.npy", (X - X.mean(axis=0)) / X.std(axis=0))
         del X
         words = ["fit", str(place / "data.parquet"), "--save", str(place / "m.outfold"), "--quiet"]
-        print(f"{rows} x 3, {times} times in turns: medians, and the largest peak")
+        table = ["| | seconds | of the library's | work of all cores, s | peak MB |", "|---|---|---|---|---|"]
         for name, (call, options) in CASES.items():
             runs = [
                 (measured(LIBRARY, str(place / "data.npy"), call), measured(COMMAND, *words, *options))
                 for _ in range(times)
             ]
+            ratio = statistics.median(run[1][0] / run[0][0] for run in runs)
             for who, side in (("library", 0), ("command", 1)):
                 seconds, work = (statistics.median(run[side][at] for run in runs) for at in (0, 1))
                 peak = max(run[side][2] for run in runs)
-                print(f"{name}, {who}: {seconds:.1f} s, {work:.1f} s of work, {peak:.0f} MB")
-            ratios = [statistics.median(run[1][at] / run[0][at] for run in runs) for at in (0, 1)]
-            print(f"  ratio {ratios[0]:.2f}, of work {ratios[1]:.2f}")
+                shown = f"{seconds:.1f} | {ratio if side else 1:.2f} | {work:.1f} | {peak:.0f}"
+                table.append(f"| {name}, the {who} | {shown} |")
+                print(table[-1], flush=True)
+    if write:
+        pages.write("command.md", "beside the library", "\n".join(table))
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*(int(word) for word in sys.argv[1:] if word != "--write"), write="--write" in sys.argv)

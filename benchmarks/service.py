@@ -2,6 +2,7 @@
 
     python benchmarks/service.py                    60 s of load
     python benchmarks/service.py 10 20              seconds, clients
+    python benchmarks/service.py --write            into docs/service.md
 
 The model is diffusion maps of 5,000 rows x 20 columns through 1,000 landmarks, with columns scaled. Clients are
 threads of one process that send bytes made before, so most of the work is the service's; they still share the cores
@@ -22,6 +23,7 @@ import threading
 import time
 
 import numpy as np
+import pages
 
 import outfold
 from outfold import storage
@@ -137,20 +139,24 @@ class Load:
 
 def told(name, taken):
     p50, p99 = statistics.median(taken), float(np.quantile(taken, 0.99))
-    print(f"{name:<34} p50 {1e3 * p50:7.2f} ms   p99 {1e3 * p99:7.2f} ms   ({len(taken)} requests)", flush=True)
+    said = f"p50 {1e3 * p50:.2g} ms, p99 {1e3 * p99:.2g} ms, {len(taken)} requests"
+    print(f"{name:<34} {said}", flush=True)
+    return said
 
 
 def loaded(server, address, batch, form, clients, seconds, *, quiet=False):
-    """Rows a second, and seconds of work a row."""
+    """Rows a second, seconds of work a row, and all of it in words."""
     load, resident, spent = Load(address, batch, form), [], work(server)
     rate = len(batch) * load.run(clients, seconds, lambda: resident.append(memory(server)))
     per_row = (work(server) - spent) / (len(load.taken) * len(batch))
+    said = ""
     if not quiet:
-        told(f"{clients} clients, {form.rpartition('/')[2]}", load.taken)
+        said = told(f"{clients} clients, {form.rpartition('/')[2]}", load.taken)
+        said = f"{rate:,.0f} rows/s, {said}, {len(load.errors) or 'no'} errors"
         flat = " ".join(f"{size / 1e6:.0f}" for size in resident)
         print(f"{'':<34} {rate:.0f} rows/s, {1e6 * per_row:.2f} us of work a row, {len(load.errors)} errors")
         print(f"{'':<34} resident MB while it ran: {flat}", flush=True)
-    return rate, per_row
+    return rate, per_row, said
 
 
 def beside_the_library(server, address, batch, folder, clients, rounds=5):
@@ -158,7 +164,7 @@ def beside_the_library(server, address, batch, folder, clients, rounds=5):
     rates, works = [], []
     for _ in range(rounds):
         own, own_row = library(folder, 3.0)
-        rate, per_row = loaded(server, address, batch, "application/x-npy", clients, 3.0, quiet=True)
+        rate, per_row, _ = loaded(server, address, batch, "application/x-npy", clients, 3.0, quiet=True)
         rates.append(own / rate)
         works.append(per_row / own_row)
     name = f"library over service, {clients} client{'s' * (clients > 1)}"
@@ -167,9 +173,10 @@ def beside_the_library(server, address, batch, folder, clients, rounds=5):
         f"{name:<34} rows/s {statistics.median(rates):.2f} ({shown}), work a row {statistics.median(works):.2f}",
         flush=True,
     )
+    return statistics.median(rates), statistics.median(works)
 
 
-def main(seconds=60.0, clients=50):
+def main(seconds=60.0, clients=50, *, write=False):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         truth, batch = prepared(folder)
@@ -178,7 +185,7 @@ def main(seconds=60.0, clients=50):
         process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         try:
             address = process.stdout.readline().strip().removeprefix("http://")
-            told("one row, JSON, one client", single(address, batch[0]))
+            table = [["one row as JSON, one client", told("one row, JSON, one client", single(address, batch[0]))]]
             load = Load(address, batch, "application/x-npy")
             connection = http.client.HTTPConnection(address)
             connection.request("POST", "/v1/transform", load.request.partition(b"\r\n\r\n")[2],
@@ -187,17 +194,24 @@ def main(seconds=60.0, clients=50):
             print(f"{'npy against the library':<34} largest difference {np.abs(found - truth).max():.1e}")
             loaded(process.pid, address, batch, "application/x-npy", clients, 6.0, quiet=True)  # buffers grow
             start = memory(process.pid)
-            loaded(process.pid, address, batch, "application/x-npy", clients, seconds)
-            print(f"{'memory':<34} {start / 1e6:.0f} MB before, {memory(process.pid) / 1e6:.0f} MB after")
-            loaded(process.pid, address, batch, "application/json", clients, min(seconds, 10.0))
+            *_, said = loaded(process.pid, address, batch, "application/x-npy", clients, seconds)
+            table.append([f"1,000 rows as npy, {clients} clients, {seconds:.0f} s", said])
+            held = f"{start / 1e6:.0f} MB before, {memory(process.pid) / 1e6:.0f} MB after"
+            print(f"{'memory':<34} {held}")
+            *_, said = loaded(process.pid, address, batch, "application/json", clients, min(seconds, 10.0))
+            table += [["resident memory", held], [f"1,000 rows as JSON, {clients} clients", said]]
             for count in (clients, 1):
-                beside_the_library(process.pid, address, batch, folder, count)
+                rates, works = beside_the_library(process.pid, address, batch, folder, count)
+                beside = f"rows a second of the library {rates:.2f} of the service's, work a row {1 / works:.2f}"
+                table.append([f"library beside the service, {count} client{'s' * (count > 1)}", beside])
         finally:
             process.terminate()
             code = process.wait(30)
         print(f"{'stopped':<34} exit code {code}")
+    if write:
+        pages.write("service.md", "figures", "\n".join(["| | |", "|---|---|", *(f"| {a} | {b} |" for a, b in table)]))
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    main(*([float(given[0])] if given else []), *([int(given[1])] if len(given) > 1 else []))
+    given = [word for word in sys.argv[1:] if word != "--write"]
+    main(*map(float, given[:1]), *map(int, given[1:2]), write="--write" in sys.argv)

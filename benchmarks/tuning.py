@@ -12,6 +12,7 @@ import argparse
 import warnings
 
 import numpy as np
+import pages
 from sets import helix
 
 from outfold import DiffusionMaps, datasets
@@ -111,9 +112,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, value in (("--rows", 600), ("--draws", 5), ("--seed", 0)):
         parser.add_argument(name, type=int, default=value)
+    parser.add_argument("--write", action="store_true", help="into docs/selection.md")
     given = parser.parse_args()
-    print("| data | best error | tune / best | worst draw | auto / best | dimensions found | place in the grid |")
-    print("|---|---|---|---|---|---|---|")
+    table = [
+        "| data | best error | tune / best | worst draw | auto / best | dimensions found | place in the grid |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for name, (make, known) in MANIFOLDS.items():
         rows = []
         for seed in range(given.seed, given.seed + given.draws):
@@ -127,11 +131,13 @@ def main():
         best, ours, auto, right, at = np.array(rows).T
         means = (np.exp(np.log(part).mean()) for part in (best, ours, auto))
         best, mean, auto = means
-        print(
+        table.append(
             f"| {name} | {best:.3f} | {mean:.2f} | {ours.max():.2f} | {auto:.2f} | {right.sum():.0f} of {len(rows)} "
-            f"| {at.min():.0f} to {at.max():.0f} of {len(grid)} |",
-            flush=True,
+            f"| {at.min():.0f} to {at.max():.0f} of {len(grid)} |"
         )
+        print(table[-1], flush=True)
+    if given.write:
+        pages.write("selection.md", "tuning", "\n".join(table))
 
 
 if __name__ == "__main__":

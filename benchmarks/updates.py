@@ -1,4 +1,6 @@
-"""Ten updates of 10 % each against one fit of everything: python benchmarks/updates.py
+"""Ten updates of 10 % each against one fit of everything.
+
+    python benchmarks/updates.py [--write]                  (--write: into docs/methods/roseland.md)
 
 Roseland, 2000 rows and 300 landmarks, then ten times 200 rows more. "error": how far the updated model puts fresh
 points from where a full fit with the same landmarks and epsilon puts them, aligned, relative to their spread. "moved":
@@ -7,9 +9,11 @@ how far the landmarks of the fit have moved since, relative to their spread. The
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import numpy as np
+import pages
 
 from outfold import Roseland
 from outfold.datasets import circle, flat_torus, s_curve
@@ -54,7 +58,7 @@ def run(components, epsilon, X, fresh, alpha, neighbors, seed):
 
 def main():
     warnings.simplefilter("ignore")
-    print("| data | alpha | landmarks a row | error | moved |\n|---|---|---|---|---|")
+    table = ["| data | alpha | landmarks a row | error | old points moved |", "|---|---|---|---|---|"]
     for name, (components, epsilon, draw) in SETS.items():
         for alpha in (1, 0):
             for neighbors in (None, 24):
@@ -71,7 +75,10 @@ def main():
                     for seed in range(SEEDS)
                 ]
                 error, moved = np.max(found, axis=0)
-                print(f"| {name} | {alpha} | {neighbors or 'all'} | {error:.4f} | {moved:.4f} |", flush=True)
+                table.append(f"| {name} | {alpha} | {neighbors or 'all'} | {100 * error:.2g} % | {100 * moved:.2g} % |")
+                print(table[-1], flush=True)
+    if "--write" in sys.argv:
+        pages.write("methods/roseland.md", "updates", "\n".join(table))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,312 @@
+"""Pages and pictures made of the lines that the runner wrote: no figure in them is typed by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import statistics
+import sys
+from itertools import groupby
+
+from contenders import CONTENDERS
+
+ROOT = pathlib.Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "peers.jsonl"
+NAMES = {"outfold": "Outfold", "phate": "PHATE", "umap-learn": "UMAP"}
+NOISE = 1.1  # two medians closer than this are called alike
+
+WHY = {  # (suite, row, contender, what): why a peer is ahead there
+}
+
+
+def read(path=RESULTS):
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def keep(path, fresh):
+    """Put the fresh lines in the place of older ones about the same things."""
+
+    def of(line):
+        return line["suite"], line["row"], line["contender"]
+
+    new = read(fresh)
+    replaced = {of(line) for line in new}
+    lines = [line for line in read(path) if of(line) not in replaced] + new
+    fresh.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    os.replace(fresh, path)
+
+
+class Result:
+    """What one contender reached at one row: medians of its runs."""
+
+    def __init__(self, lines):
+        self.lines = lines
+        self.row, self.contender, self.suite = (lines[0][key] for key in ("row", "contender", "suite"))
+        self.n, self.new = lines[0]["n"], lines[0]["new"]
+        self.ours = self.contender.startswith("outfold")
+
+    def median(self, key):
+        found = [line[key] for line in self.lines if line.get(key) is not None]
+        return statistics.median(found) if found else None
+
+    @property
+    def name(self):
+        library, method, *_ = CONTENDERS[self.contender]
+        library = NAMES.get(library, library)
+        return library if library in (method, f"open{method}") else f"{library} {method}"
+
+    @property
+    def stopped(self):
+        """In words, why there is no figure."""
+        last = self.lines[-1]
+        return f"over {last['stopped']:.0f} s" if "stopped" in last else "failed" if "failed" in last else None
+
+
+def results(lines, suite):
+    """The rows of a suite: lists of results, ours first."""
+    mine = [line for line in lines if line["suite"] == suite]
+    rows = {}
+    for line in mine:
+        rows.setdefault(line["row"], {}).setdefault(line["contender"], []).append(line)
+    return [sorted((Result(runs) for runs in row.values()), key=lambda one: not one.ours) for row in rows.values()]
+
+
+# -- figures in words ----------------------------------------------------------------------
+
+
+def short(value):
+    """Three digits at most, for people."""
+    if value is None:
+        return "–"
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    if abs(value) < 1e-3:
+        return f"{value:.0e}".replace("e-0", "e-")
+    return f"{value:.{2 if abs(value) >= 1 else 3}g}" if abs(value) < 10 else f"{value:.0f}"
+
+
+def times(mine, other):
+    return None if not mine or not other else other / mine
+
+
+def ratio(value):
+    return "–" if value is None else f"{short(value)}x"
+
+
+def table(head, rows):
+    return "\n".join([f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+# -- tables --------------------------------------------------------------------------------
+
+
+def timed(lines, suite):
+    """Seconds (or rows a second), how many times ours, memory and error, a line for each contender."""
+    rows = []
+    for row in results(lines, suite):
+        us = row[0]
+        for one in row:
+            seconds = one.median("seconds")
+            shown = one.stopped or (short(one.new / seconds) if one.new else short(seconds))
+            rows.append(
+                [
+                    f"**{one.row}**" if one is us else "",
+                    f"**{one.name}**" if one is us else one.name,
+                    shown,
+                    "1" if one is us else ratio(times(us.median("seconds"), seconds)),
+                    short(one.median("peak_mb")),
+                    *([short(one.median("error"))] if suite == "fit" else []),
+                ]
+            )
+    unit = "rows a second" if suite == "transform" else "seconds"
+    head = ["problem", "library", unit, "time of ours", "peak MB", *(["error"] if suite == "fit" else [])]
+    return table(head, rows)
+
+
+def accuracy(lines):
+    """Errors of eigenfunctions, and of eigenvalues where the library tells them."""
+    rows = []
+    for row in results(lines, "accuracy"):
+        for one in row:
+            rows.append(
+                [
+                    f"**{one.row}**" if one is row[0] else "",
+                    f"**{one.name}**" if one is row[0] else one.name,
+                    one.stopped or short(one.median("error")),
+                    short(one.median("eigenvalue_error")),
+                ]
+            )
+    return table(["sampled manifold", "library", "eigenfunctions", "eigenvalues"], rows)
+
+
+def memory(lines):
+    rows = []
+    for row in results(lines, "memory"):
+        for one in row:
+            peak = one.median("peak_mb")
+            more = "1" if one is row[0] else ratio(times(row[0].median("peak_mb"), peak))
+            name = f"**{one.name}**" if one is row[0] else one.name
+            shown = one.stopped or short(peak), more, short(one.median("work_mb"))
+            rows.append([f"**{one.row}**" if one is row[0] else "", name, *shown])
+    return table(["problem", "library", "peak MB", "memory of ours", "of it, the work"], rows)
+
+
+def scaling(lines):
+    """Seconds by rows, a column for each contender."""
+    rows = results(lines, "scaling")
+    names = list(dict.fromkeys(one.contender for row in rows for one in row))
+    shown = []
+    for n in sorted({row[0].n for row in rows}):
+        by = {one.contender: one for row in rows for one in row if one.n == n}
+        cells = [(by[name].stopped or short(by[name].median("seconds"))) if name in by else "" for name in names]
+        shown.append([f"{n:,}", *cells])
+    heads = {one.contender: one.name for row in rows for one in row}
+    return table(["rows", *(heads[name] for name in names)], shown)
+
+
+def character(lines):
+    """How a transform behaves, in figures and words."""
+    rows = []
+    for row in results(lines, "character"):
+        for one in row:
+            last = one.lines[-1]
+            rows.append(
+                [
+                    f"**{one.name}**" if one.ours else one.name,
+                    short(last.get("consistency")),
+                    short(last.get("independence")),
+                    last.get("far", one.stopped or "–"),
+                    last.get("apart", "–"),
+                ]
+            )
+    head = [
+        "library",
+        "training rows again",
+        "alone or in a batch",
+        "a row far away gets",
+        "two pieces without an edge: said",
+    ]
+    return table(head, rows)
+
+
+def behind(lines):
+    """Where a peer is ahead of us by more than noise: its result, in what, our figure and its."""
+    asked = {
+        "fit": ("seconds", "peak_mb", "error"),
+        "transform": ("seconds", "peak_mb"),
+        "accuracy": ("error", "eigenvalue_error"),
+        "memory": ("peak_mb",),
+        "scaling": ("seconds",),
+    }
+    for suite, whats in asked.items():
+        for us, *others in results(lines, suite):
+            for one in others:
+                for what in whats:
+                    mine, other = us.median(what), one.median(what)
+                    if mine and other and mine > NOISE * other and mine > 1e-9:
+                        yield one, what, mine, other
+
+
+def honest(lines):
+    """The rows where we are not ahead, and why."""
+    rows = []
+    for one, what, mine, other in behind(lines):
+        reason = WHY.get((one.suite, one.row, one.contender, what)) or WHY.get((one.contender, what)) or "?"
+        words = {"seconds": "time", "peak_mb": "memory", "error": "error", "eigenvalue_error": "error of eigenvalues"}
+        rows.append([f"{one.suite}: {one.row}", one.name, words[what], short(mine), short(other), reason])
+    return table(["row", "ahead of us", "in", "ours", "theirs", "why"], rows) if rows else "None."
+
+
+def ratios(lines):
+    """The table of the front page: how many times our time each peer takes."""
+    rows = []
+    for suite in ("fit", "transform"):
+        for us, *others in results(lines, suite):
+            mine = us.median("seconds")
+            cells = []
+            for one in others:
+                took = one.median("seconds")
+                cells.append(f"{one.name} {one.stopped or ratio(times(mine, took))}")
+            shown = f"{short(us.new / mine)} rows/s" if us.new else f"{short(mine)} s"
+            title = f"transform: {us.row}" if us.new else us.row
+            rows.append([title, shown, ", ".join(cells)])
+    return table(["problem", "Outfold", "time of the peers, in ours"], rows)
+
+
+def stamp(lines):
+    """When, on what, with which versions."""
+    dates = sorted({line["date"] for line in lines})
+    where = lines[-1]["machine"]
+    versions = {}
+    for line in lines:
+        if "versions" in line:
+            versions[CONTENDERS[line["contender"]].library] = line["versions"]
+    told = ", ".join(f"{NAMES.get(name, name)} {found[name]}" for name, found in versions.items())
+    base = versions["outfold"]
+    commits = " ".join(sorted({line["commit"] for line in lines if line["contender"].startswith("outfold")}))
+    return (
+        f"{' to '.join(dict.fromkeys((dates[0], dates[-1])))}, {where['cores']} cores ({where['cpu']}), "
+        f"{where['memory_gb']} GB, Python {base['python']}, NumPy {base['numpy']}. {told}. Commit {commits}."
+    )
+
+
+# -- pictures ------------------------------------------------------------------------------
+
+
+def picture(lines, path):
+    """Seconds against rows, both on logarithmic scales."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = [one for row in results(lines, "scaling") for one in row]
+    rows.sort(key=lambda one: one.contender)
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    colours = iter(plt.get_cmap("Set2").colors)
+    for _, runs in groupby(rows, key=lambda one: one.contender):
+        runs = sorted((one for one in runs if one.median("seconds")), key=lambda one: one.n)
+        if not runs:
+            continue
+        x, y = [one.n for one in runs], [one.median("seconds") for one in runs]
+        style = (
+            {"linewidth": 3, "color": "#1b4965" if "Diff" in runs[0].name else "#c8553d"}
+            if runs[0].ours
+            else {"color": next(colours)}
+        )
+        axes.loglog(x, y, marker="o", label=runs[0].name, zorder=3 if runs[0].ours else 2, **style)
+    axes.set(xlabel="rows of the S-curve", ylabel="seconds of a fit, ten coordinates")
+    axes.grid(alpha=0.3, which="both", linewidth=0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def pages(lines):
+    """The text of every place that holds figures: (page, mark) -> text."""
+    found = {
+        ("docs/benchmarks.md", "stamp"): stamp(lines),
+        ("README.md", "ratios"): f"{ratios(lines)}\n\n{stamp(lines)}",
+    }
+    made = {
+        "fit": timed(lines, "fit"),
+        "transform": timed(lines, "transform"),
+        "accuracy": accuracy(lines),
+        "memory": memory(lines),
+        "scaling": scaling(lines),
+        "character": character(lines),
+        "behind": honest(lines),
+    }
+    return found | {("docs/benchmarks.md", mark): text for mark, text in made.items()}
+
+
+def write():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    import pages as marks
+
+    lines = read()
+    for (page, mark), text in pages(lines).items():
+        marks.write(ROOT / page, mark, text)
+    picture(lines, ROOT / "docs" / "images" / "benchmarks-scaling.png")
