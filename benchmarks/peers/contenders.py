@@ -283,7 +283,7 @@ def far(transform, X, Z, spread):
             places = transform(rows)
         except Exception as error:
             return f"the batch is lost ({type(error).__name__})"
-    told = ", with a warning" if said else ", silently"
+    told = f", with a {said[-1].category.__name__}" if said else ", silently"
     if not np.isfinite(places[-1]).all():
         return "not a number" + told
     if np.abs(places[-1]).max() < 1e-9 * spread:

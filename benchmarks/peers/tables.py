@@ -7,8 +7,10 @@ import os
 import pathlib
 import statistics
 import sys
+from functools import partial
 from itertools import groupby
 
+import environments
 from contenders import CONTENDERS
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -234,6 +236,73 @@ def ratios(lines):
     return table(["problem", "Outfold", "time of the peers, in ours"], rows)
 
 
+FEATURES = {  # what is known of a library by its interface and documents, for the versions that are measured
+    "embeds new points": (
+        "all methods",
+        "Isomap, LLE, kernel PCA; not eigenmaps, MDS, clusters",
+        "yes",
+        "yes",
+        "yes",
+        "yes",
+        "yes",
+        "not by diffmap",
+    ),
+    "an error radius for each": ("yes", "no", "no", "no", "no", "no", "no", "no"),
+    "back to the data": ("all methods", "kernel PCA", "diffusion maps", "no", "no", "yes", "no", "no"),
+    "diffusion time, density correction": (
+        "both",
+        "neither",
+        "both",
+        "density",
+        "time",
+        "neither",
+        "neither",
+        "density",
+    ),
+    "fits more rows than memory": ("yes", "no", "no", "no", "no", "no", "no", "no"),
+    "says bytes and seconds before a fit": ("yes", "no", "no", "no", "no", "no", "no", "no"),
+    "new rows into a fitted model": ("Roseland", "no", "no", "no", "no", "yes", "no", "no"),
+    "a model file that runs no code": ("yes", "no", "no", "no", "no", "no", "no", "no"),
+    "licence": ("BSD", "BSD", "MIT", "MIT", "GPL", "BSD", "BSD", "BSD"),
+}
+
+
+def features(lines):
+    """What each library can do: measured where it is about behaviour, looked up where it is not."""
+    by = {name: [] for name in ("outfold", *environments.PACKAGES)}
+    for row in results(lines, "character"):
+        for one in row:
+            by[CONTENDERS[one.contender].library].append(one)
+
+    def cells(of):
+        return [of([one for one in found if not one.stopped]) or "–" for found in by.values()]
+
+    def exact(key, found):
+        off = [(one.median(key), one.name.split()[-1]) for one in found if one.median(key) is not None]
+        worst, who = max(off, default=(None, ""))
+        if worst is None:
+            return None
+        return "yes" if worst < 1e-8 else f"off by {100 * worst:.1g} %" + (f" ({who})" if len(off) > 1 else "")
+
+    def said(key, found):
+        return "; ".join(dict.fromkeys(one.lines[-1][key] for one in found if one.lines[-1][key] != "no transform"))
+
+    rows = [[name, *words] for name, words in FEATURES.items()]
+    rows[1:1] = [
+        ["training rows again land where the fit put them", *cells(partial(exact, "consistency"))],
+        ["a row alone lands as in a batch", *cells(partial(exact, "independence"))],
+        ["a row far away gets", *cells(partial(said, "far"))],
+        ["two pieces without an edge: it gives", *cells(partial(said, "apart"))],
+    ]
+    rows.append(
+        [
+            "installs with scikit-learn",
+            *cells(lambda found: found[0].lines[-1]["versions"]["scikit-learn"] if found else None),
+        ]
+    )
+    return table(["", *(NAMES.get(name, name) for name in by)], rows)
+
+
 def stamp(lines):
     """When, on what, with which versions."""
     dates = sorted({line["date"] for line in lines})
@@ -288,6 +357,7 @@ def pages(lines):
     """The text of every place that holds figures: (page, mark) -> text."""
     found = {
         ("docs/benchmarks.md", "stamp"): stamp(lines),
+        ("README.md", "features"): features(lines),
         ("README.md", "ratios"): f"{ratios(lines)}\n\n{stamp(lines)}",
     }
     made = {
