@@ -1,10 +1,12 @@
-"""Draw the picture of every method's page: python docs/pictures.py"""
+"""Draw the pictures of the pages: python docs/pictures.py, or some: python docs/pictures.py choosing phate"""
 
 import pathlib
+import sys
 import warnings
 
 import numpy as np
-from matplotlib.patches import Circle
+from matplotlib.patches import Circle, FancyBboxPatch
+from scipy.spatial.distance import pdist
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
@@ -22,6 +24,7 @@ from outfold import (
 from outfold.bandwidths import Percentile
 from outfold.datasets import helix, noisy_moons, rotated_digits, s_curve, swiss_roll, toroidal_helices
 from outfold.exceptions import FarPointsWarning, SpectrumWarning
+from outfold.landmarks import KMeans
 from outfold.plotting import (
     decay,
     embedding,
@@ -113,17 +116,21 @@ def roseland():
     unrolled(Roseland(2, landmarks=300, random_state=0), s_curve, "roseland", "landmark diffusion, 300 landmarks")
 
 
-def phate():
-    """Branches that diffusion maps would fold into corners, from the side and as PHATE lays them out."""
-    random = np.random.default_rng(2)
+def tree(random):
+    """Six branches in 30 dimensions, and where on them a point is."""
     ends, rows, colors = [np.zeros(30)], [], []
     for branch, start in enumerate((0, 1, 1, 2, 2, 3)):
         along, step = random.uniform(size=(230, 1)), random.normal(size=30)
         rows.append(ends[start] + 10 * along * step / np.linalg.norm(step))
         ends.append(ends[start] + 10 * step / np.linalg.norm(step))
         colors.append(branch + along[:, 0])
-    X = np.vstack(rows) + random.normal(scale=0.35, size=(1380, 30))
-    side = np.concatenate(colors)
+    return np.vstack(rows) + random.normal(scale=0.35, size=(1380, 30)), np.concatenate(colors)
+
+
+def phate():
+    """Branches that diffusion maps would fold into corners, from the side and as PHATE lays them out."""
+    random = np.random.default_rng(2)
+    X, side = tree(random)
     order = random.permutation(len(X))
     old, new = order[:1320], order[1320:]
     model = PHATE(2, random_state=0).fit(X[old])
@@ -276,6 +283,96 @@ def plot_epsilon():
     save(figure, "plot-epsilon")
 
 
+# -- the page about choosing ---------------------------------------------------------------
+
+
+def laid_out(axes, X, colors, labels, clusters):
+    """Every method on the same rows; the last panel has the rows where the first method has them, by cluster."""
+    methods = {
+        "DiffusionMaps": DiffusionMaps(2),
+        "LaplacianEigenmaps": LaplacianEigenmaps(2, n_neighbors=16),
+        "Roseland, 500 landmarks": Roseland(2, landmarks=KMeans(500), random_state=0),
+        "Isomap": Isomap(2),
+        "LocallyLinearEmbedding": LocallyLinearEmbedding(2, n_neighbors=12),
+        "PHATE": PHATE(2, random_state=0),
+        "KernelPCA, rbf": KernelPCA(2, kernel="rbf", gamma=0.5 / np.median(pdist(X)) ** 2),
+        "ClassicalMDS (here: PCA)": ClassicalMDS(2),
+    }
+    places = {}
+    for panel, (name, method) in zip(axes, methods.items()):
+        places[name] = method.fit(X).embedding_
+        panel.scatter(*places[name].T, c=colors, s=4, cmap=labels, linewidths=0)
+        panel.set(title=name, xticks=[], yticks=[])
+    found = SpectralClustering(clusters, n_neighbors=16, random_state=0).fit(X).labels_
+    axes[-1].scatter(*places["PHATE"].T, c=found, s=4, cmap="tab10", linewidths=0)
+    axes[-1].set(title=f"SpectralClustering({clusters}), over PHATE", xticks=[], yticks=[])
+
+
+def choosing():
+    """Every spectral method, with little or no tuning, on a sheet with a hole, on a tree and on images."""
+    X, place = swiss_roll(1700, random_state=0)
+    middle = place - (place.min(axis=0) + place.max(axis=0)) / 2
+    kept = np.abs(middle / np.ptp(place, axis=0)).max(axis=1) > 0.17
+    digits, digit = load_digits(n_class=6, return_X_y=True)
+    branches, side = tree(np.random.default_rng(2))
+    figure, axes = grid(6, 5, space=[0], size=(2.5, 2.25))
+    axes[0, 0].scatter(*X[kept].T, c=place[kept, 0], s=2, cmap="viridis")
+    axes[0, 0].set(title="a roll with a hole", xticks=[], yticks=[], zticks=[])
+    axes[0, 0].view_init(12, -72)
+    axes[2, 0].imshow(branches[np.argsort(side)], aspect="auto", cmap="coolwarm", interpolation="nearest")
+    axes[2, 0].set(title="a tree: 1380 x 30, branch by branch", xticks=[], yticks=[])
+    shown = np.pad(digits[:36].reshape(6, 6, 8, 8), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    axes[4, 0].imshow(shown.swapaxes(1, 2).reshape(60, 60), cmap="gray_r")
+    axes[4, 0].set(title="digits 0 to 5: 1083 x 64", xticks=[], yticks=[])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpectrumWarning)
+        laid_out(axes[:2].ravel()[1:], X[kept], place[kept, 0], "viridis", 4)
+        laid_out(axes[2:4].ravel()[1:], branches, side, "viridis", 6)
+        laid_out(axes[4:].ravel()[1:], digits, digit, "tab10", 6)
+    for panel in axes.ravel():
+        panel.title.set_fontsize(8)
+        for spine in panel.spines.values():
+            spine.set_color("#bbbbbb")
+    figure.savefig(IMAGES / "choosing.png", dpi=80)
+
+
+QUESTIONS = (
+    ("Only distances, no features?", "ClassicalMDS"),
+    ("A kernel of your own?", "KernelPCA"),
+    ("Groups, not coordinates?", "SpectralClustering"),
+    ("A picture of branches and transitions?", "PHATE"),
+    ("Lengths on a sheet without holes, little noise?", "Isomap"),
+    ("A small, quick model with a way back?", "DiffusionNet, GRAE"),
+    ("Hundreds of thousands of rows, or more than memory?", "Roseland"),
+)
+
+
+def box(axes, place, width, text, **look):
+    """A box with its left end and its middle at a place."""
+    shape = {"boxstyle": "round,pad=0.02,rounding_size=0.08", "mutation_aspect": 1.0}
+    axes.add_patch(FancyBboxPatch((place[0], place[1] - 0.26), width, 0.52, fc=look["fc"], ec="#4477aa", **shape))
+    axes.text(place[0] + width / 2, place[1], text, ha="center", va="center", color=look["color"], fontsize=11)
+
+
+def deciding():
+    """Questions from above; the first yes decides."""
+    figure, (axes,) = panels(1)
+    question, answer = {"fc": "#eef2f7", "color": "black"}, {"fc": "#4477aa", "color": "white"}
+    arrow = {"arrowstyle": "-|>", "color": "#555555", "shrinkA": 0, "shrinkB": 0}
+    for number, (text, method) in enumerate(QUESTIONS):
+        box(axes, (0, -number), 5, text, **question)
+        box(axes, (6, -number), 2.4, method, **answer)
+        axes.annotate("", (5.95, -number), (5.05, -number), arrowprops=arrow)
+        axes.text(5.5, -number + 0.08, "yes", ha="center", fontsize=9, color="#555555")
+        axes.annotate("", (2.5, -number - 0.71), (2.5, -number - 0.29), arrowprops=arrow)
+        axes.text(2.58, -number - 0.55, "no", fontsize=9, color="#555555")
+    box(axes, (1.3, -len(QUESTIONS)), 2.4, "DiffusionMaps", **answer)
+    axes.set(xlim=(-0.1, 8.5), ylim=(-len(QUESTIONS) - 0.4, 0.4))
+    axes.set_axis_off()
+    figure.set_size_inches(9, 6.6)
+    figure.savefig(IMAGES / "deciding.png", dpi=80)
+
+
 PICTURES = (
     diffusion_maps,
     laplacian_eigenmaps,
@@ -294,10 +391,14 @@ PICTURES = (
     plot_thumbnails,
     plot_spectra,
     plot_epsilon,
+    choosing,
+    deciding,
 )
 
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     for draw in PICTURES:
+        if sys.argv[1:] and draw.__name__ not in sys.argv[1:]:
+            continue
         draw()
         print(f"drew {draw.__name__}")
