@@ -6,7 +6,7 @@
 
 Cases: roseland, diffusion, images, rates, growth, gamma, disk. Residuals are relative to mu = 1 - lambda of their pair.
 "Planned" is what ``outfold.plan`` said before. Figures of others in brackets are theirs, on their machines (the thesis:
-Vazova 2023, six cores) or as its prototype and peers ran on two cores.
+Vazova 2021, six cores) or as its prototype and peers ran on two cores.
 """
 
 import json

@@ -308,6 +308,38 @@ def laid_out(axes, X, colors, labels, clusters):
     axes[-1].set(title=f"SpectralClustering({clusters}), over PHATE", xticks=[], yticks=[])
 
 
+def front():
+    """Images of a turning digit: the fit, new ones with the radius that holds them, two of no digit, and the way back."""
+    X, label, _ = rotated_digits(source="digits")
+    X = X[label == 0]
+    random = np.random.default_rng(0)
+    seen = np.sort(random.choice(360, 240, replace=False))
+    new = random.choice(np.setdiff1d(np.arange(360), seen), 14, replace=False)
+    strange = X[new[:2]][:, random.permutation(784)]  # the same pixels, shuffled
+    maps = DiffusionMaps(2).fit(X[seen]).calibrate(folds=4)
+    places, found = maps.transform(np.vstack([X[new], strange]), return_trust=True, on_far="keep")
+    figure, (left, middle, right) = panels(1, 1, 1)
+    thumbnails(maps, X[seen].reshape(-1, 28, 28), axes=left, size=0.13, title="fit: 240 images of 784 pixels")
+    middle.scatter(*maps.embedding_.T, c="#b9c4d0", s=12, linewidths=0)
+    for place, radius in zip(places[~found.flag], found.error[~found.flag]):
+        middle.add_patch(Circle(place, radius, fc="#4477aa22", ec="#4477aa", lw=1))
+    middle.scatter(*places[~found.flag].T, c="#4477aa", s=36, edgecolors="black", linewidths=0.8, zorder=3)
+    middle.scatter(*places[found.flag].T, marker="X", c="#d1495b", s=110, edgecolors="black", zorder=4)
+    middle.set(title="transform: new images, 90 % radii, flags")
+    for axes in (left, middle):
+        axes.set_aspect("equal", adjustable="datalim")
+    turn = np.linspace(0, 2 * np.pi, 12, endpoint=False)
+    walk = np.median(np.linalg.norm(maps.embedding_, axis=1)) * np.column_stack([np.cos(turn), np.sin(turn)])
+    images = maps.inverse_transform(walk).reshape(3, 4, 28, 28).transpose(0, 2, 1, 3).reshape(84, 112)
+    right.imshow(images, cmap="gray_r")
+    right.set_title("back: images along the circle")
+    right.set_anchor("N")
+    for axes in (left, middle, right):
+        axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
+        axes.spines[:].set_visible(False)
+    save(figure, "front")
+
+
 def choosing():
     """Every spectral method, with little or no tuning, on a sheet with a hole, on a tree and on images."""
     X, place = swiss_roll(1700, random_state=0)
@@ -391,6 +423,7 @@ PICTURES = (
     plot_thumbnails,
     plot_spectra,
     plot_epsilon,
+    front,
     choosing,
     deciding,
 )
