@@ -5,7 +5,7 @@ import sys
 
 from outfold._version import __version__
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for gallery_pictures
+sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for gallery_rules
 
 project = "Outfold"
 author = "The Outfold developers"
@@ -39,10 +39,10 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"[/\\](?!isomap_faces)\w+\.py$",  # the faces are not in the repository
-    "image_scrapers": ("gallery_pictures.taken",),
+    "image_scrapers": ("gallery_rules.taken",),
     "doc_module": ("outfold",),
     "backreferences_dir": "gallery/backreferences",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "gallery_rules.Order",
     "remove_config_comments": True,
     "show_signature": False,
     "show_memory": False,
