@@ -309,7 +309,7 @@ def laid_out(axes, X, colors, labels, clusters):
 
 
 def front():
-    """Images of a turning digit: the fit, new ones with the radius that holds them, two of no digit, and the way back."""
+    """Images of a turning digit: the fit, new ones with their radii, two that are no digit, and the way back."""
     X, label, _ = rotated_digits(source="digits")
     X = X[label == 0]
     random = np.random.default_rng(0)

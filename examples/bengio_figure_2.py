@@ -1,8 +1,12 @@
-"""The first eigenfunction of four methods over the whole plane, after Bengio et al. (2004), figure 2.
+"""
+Eigenfunctions over the plane
+=============================
+
+The first eigenfunction of four methods over the whole plane, after Bengio et al. (2004), figure 2.
 
 Two bent clusters of 100 and 400 points meet where there are few. Each panel is the first coordinate of
 ``transform`` on a grid: an embedding is a function, so it can be drawn where there is no data. The paper's kernel
-exp(-d^2 / sigma^2) with sigma = 0.2 is epsilon = 0.02 here; Isomap and LLE have 20 neighbours.
+exp(-d^2 / sigma^2) with sigma = 0.2 is epsilon = 0.02 here; Isomap and LLE have 20 neighbours. ::
 
     python examples/bengio_figure_2.py [picture.png]
 """

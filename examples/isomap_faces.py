@@ -1,13 +1,22 @@
-"""Faces by Isomap and its extension, after Bengio et al. (2004), figure 3.
+"""
+Faces by Isomap
+===============
+
+Faces by Isomap and its extension, after Bengio et al. (2004), figure 3.
 
 698 renderings of a face differ in light, pan and tilt. A narrow band of light holds 113 of them (the paper takes
 lights between 180 and 200; here lights are standardised, so the band is the 113 faces around the median). The first 70
-are fitted with 10 neighbours; the other 43 are placed by ``transform``. Two coordinates are the two angles.
+are fitted with 10 neighbours; the other 43 are placed by ``transform``. Two coordinates are the two angles. ::
 
     OUTFOLD_DATA=folder python examples/isomap_faces.py [picture.png]
 
 The folder holds isomap_faces/isomap_faces_32.npz (X: 698 x 1024, light_pan_tilt_z: 698 x 3).
+
+.. image:: /images/isomap_faces.png
+   :alt: Small pictures of faces at their places; those placed by transform are among those fitted.
 """
+
+# sphinx_gallery_thumbnail_path = 'images/isomap_faces.png'
 
 import os
 import pathlib

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from catalogue import data_folder
@@ -26,14 +27,57 @@ def test_every_method_has_a_page(page, name):
     assert text.startswith(f"# {name}\n")
     for part in ("| kernel | normalisation |", "## Formula", "## When to use it", "## When not", "## Try it"):
         assert part in text
-    assert f"(methods/{page}.md)" in (ROOT / "docs" / "README.md").read_text()
+    assert f"({page}.md)" in (ROOT / "docs" / "methods" / "index.md").read_text()
 
 
-CODE = sorted(
+TEXTS = [
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if not {"_build", "gallery"} & set(path.parts)),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")),
+]
+SERVED = "docs/service.md"  # needs a server, and has a test of its own
+CODE = [
     str(path.relative_to(ROOT))
-    for path in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
-    if "```python" in path.read_text() and path.name != "service.md"  # which needs a server, and has a test of its own
-)
+    for path in TEXTS
+    if "```python\n" in path.read_text() and str(path.relative_to(ROOT)) != SERVED
+]
+COMMANDS = {"docs/command.md": 8, "docs/page.md": 2}  # pages whose sh blocks run, with at least so many commands
+NOT_RUN = {  # what else sh blocks may hold -> why it does not run here
+    r"pip install ": "installs",
+    r"ruff check \. && mypy && python -m pytest": "is the test run itself",
+    r"OUTFOLD_HYPOTHESIS=second_tier python -m pytest": "takes hours",
+    r"python -m pytest": "is the test run itself",
+    r"python benchmarks/": "takes minutes to hours, and peers that are not installed",
+    r"sphinx-build -W -b html docs docs/_build$": "runs in test_site.py, without the pictures of examples",
+    r"outfold reproduce all": "takes half an hour; each experiment has a test of its own",
+    r"outfold (fit|transform) wine": "runs with the tables of command.md",
+}
+SAID = re.compile(r"^(\$|>>>|import |from \S+ import|(pip|outfold|python|curl|sphinx-build|ruff) )", re.MULTILINE)
+
+
+def fences(path):
+    """Kind and text of every fenced block of a page, in order."""
+    return re.findall(r"^ *(?:```|~~~)([^`\n]*)\n(.*?)^ *(?:```|~~~) *$", path.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_block_of_code_runs_or_is_listed_with_a_reason(path):
+    page = str(path.relative_to(ROOT))
+    for kind, block in fences(path):
+        if kind == "python":
+            assert page in [*CODE, SERVED]
+        elif kind == "sh":
+            lines = [] if page in [*COMMANDS, SERVED] else block.replace("\\\n", " ").splitlines()
+            for line in lines:
+                assert any(re.match(start, line) for start in NOT_RUN), f"nothing runs {line!r}, nor says why"
+        elif kind == "yaml":
+            assert yaml.safe_load(block)
+        elif kind == "{code-block} python":  # a peer's, which is not installed here
+            assert page.startswith("docs/coming-from/")
+            assert "outfold" not in block
+        elif kind in ("", "text"):
+            assert not SAID.search(block), f"{block!r} is code: say of which language"
+        else:
+            assert re.match(r"\{[a-z-]+\}", kind), f"```{kind} is of no kind that is tested"
 
 
 @pytest.mark.parametrize("page", CODE)
@@ -41,19 +85,19 @@ CODE = sorted(
 def test_its_code_runs(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}  # the blocks of a page go on from each other
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
+    for block in (block for kind, block in fences(ROOT / page) if kind == "python"):
         exec(compile(block, page, "exec"), names)
     assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "count"), [("command.md", 8), ("page.md", 2)])
-def test_the_commands_of_a_page_run(name, count, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("page", "count"), COMMANDS.items())
+def test_the_commands_of_a_page_run(page, count, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / name).read_text()
-    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], {})  # makes the tables
-    commands = [line for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+    blocks = fences(ROOT / page)
+    exec(next(block for kind, block in blocks if kind == "python"), {})  # makes the tables
+    commands = [line for kind, block in blocks if kind == "sh" for line in block.splitlines()]
     assert len(commands) >= count
     for command in commands:
         program, *words = shlex.split(command)
@@ -61,13 +105,13 @@ def test_the_commands_of_a_page_run(name, count, tmp_path, monkeypatch):
         answer = CliRunner().invoke(main, words)
         assert answer.exit_code == 0, f"{command}\n{answer.output}"
     told = (ROOT / "README.md").read_text()
-    assert name != "command.md" or all(line.replace(" --components 4", "") in told for line in commands[:2])
+    assert page != "docs/command.md" or all(line.replace(" --components 4", "") in told for line in commands[:2])
 
 
 def test_the_page_of_the_service_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
     if shutil.which("curl") is None:
         pytest.skip("curl is not here")
-    page = (ROOT / "docs" / "service.md").read_text()
+    page = (ROOT / SERVED).read_text()
     for place in ("8765", "8766"):
         with socket.create_server(("127.0.0.1", 0)) as free:
             page = page.replace(place, str(free.getsockname()[1]))
@@ -110,7 +154,7 @@ def test_every_method_page_has_code():
 
 
 def test_links_and_pictures_lead_somewhere():
-    for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+    for page in TEXTS:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name} -> {target}"

@@ -10,13 +10,13 @@ from typing import Any
 class Drift:
     """What an update changed."""
 
-    updates: int  # since the fit
-    rows: int  # new ones
-    landmarks: int  # added ones
-    exact: bool  # whether all rows, old and new, were passed over again
-    moved: float  # displacement of the old landmarks in the embedding, root mean square relative to their spread
-    moved_since_fit: float  # the same, of the landmarks of the fit
-    eigenvalues: float  # largest change of a kept eigenvalue, relative to its distance from the trivial one
+    updates: int  #: since the fit
+    rows: int  #: new ones
+    landmarks: int  #: added ones
+    exact: bool  #: whether all rows, old and new, were passed over again
+    moved: float  #: displacement of the old landmarks in the embedding, root mean square relative to their spread
+    moved_since_fit: float  #: the same, of the landmarks of the fit
+    eigenvalues: float  #: largest change of a kept eigenvalue, relative to its distance from the trivial one
 
     def __str__(self) -> str:
         return (
@@ -34,27 +34,27 @@ class Report:
     n_samples: int
     n_features: int
     n_anchors: int
-    edges: str  # which pairs were kept
-    degree: float  # anchors kept by a row, on average
-    epsilon: float  # NaN where there is none
+    edges: str  #: which pairs were kept
+    degree: float  #: anchors kept by a row, on average
+    epsilon: float  #: NaN where there is none
     bandwidth: str
     dimension: float | None
     solver: str
     solver_why: str
     n_components: int
-    components: int  # of the graph
+    components: int  #: of the graph
     component_sizes: tuple[int, ...]
-    multiplicity: int  # of the trivial eigenvalue
-    residual: float  # largest residual over the distance of its eigenvalue from the trivial one
-    gap: float  # between the last kept eigenvalue and the next, NaN if that was not computed
+    multiplicity: int  #: of the trivial eigenvalue
+    residual: float  #: largest residual over the distance of its eigenvalue from the trivial one
+    gap: float  #: between the last kept eigenvalue and the next, NaN if that was not computed
     trace: float
-    negative_mass: float  # part of sum |lambda|: of all eigenvalues for centred kernels, else of the computed ones
-    amplification: float  # how much the row rule magnifies rounding, at least 1: max lambda^(t-1) for diffusion
-    extension_gap: float  # largest |transform - spectral embedding| over a sample of the anchors
+    negative_mass: float  #: part of ``sum |lambda|``, of all for centred kernels, else of the computed ones
+    amplification: float  #: how much the row rule magnifies rounding, at least 1 (max lambda^(t-1) for diffusion)
+    extension_gap: float  #: largest ``|transform - spectral embedding|`` over a sample of the anchors
     extension: str = "nystrom"
-    candidates: tuple[Any, ...] = field(default=(), repr=False)  # what "auto" compared, best first
+    candidates: tuple[Any, ...] = field(default=(), repr=False)  #: what "auto" compared, best first
     warnings: tuple[str, ...] = field(default=())
-    drift: Drift | None = None  # by the last update, if there was one
+    drift: Drift | None = None  #: by the last update, if there was one
 
     def __str__(self) -> str:
         sizes = ", ".join(map(str, self.component_sizes[:5])) + (", ..." if self.components > 5 else "")

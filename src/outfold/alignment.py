@@ -18,7 +18,7 @@ class Alignment:
     """y -> scale (y - origin) R + target: what brings one embedding onto another."""
 
     origin: Array
-    rotation: Array  # orthogonal; may reflect
+    rotation: Array  #: orthogonal; may reflect
     scale: float
     target: Array
 

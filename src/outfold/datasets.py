@@ -196,7 +196,7 @@ def smooth_manifold(
 ) -> tuple[Array, Array]:
     """A bent cube in many features, and each point's place u in the cube, even in [0, 1]^dimension.
 
-    x(u) = A [cos(w_k . u + b_k) / sqrt(1 + |w_k|^2)], k = 1 ... 64, with random waves w_k, phases b_k and a random
+    ``x(u) = A [cos(w_k . u + b_k) / sqrt(1 + |w_k|^2)]``, k = 1 ... 64, with random waves w_k, phases b_k and a random
     matrix A: smooth functions of u whose amplitude falls with frequency. Intrinsic dimension is known, and linear
     dimension is far larger. ``manifold`` says which one; ``random_state`` draws its points.
 

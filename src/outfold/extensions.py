@@ -239,7 +239,7 @@ class Nystrom(Extension):
 
 @dataclass(frozen=True)
 class KernelRidge(Extension):
-    """y(x) = mean + k(x, .) c, c minimises |Y - mean - K c|^2 + ridge c'Kc; Gaussian k.
+    """y(x) = mean + k(x, .) c, c minimises ``|Y - mean - K c|^2 + ridge c'Kc``; Gaussian k.
 
     epsilon "auto" is the geometric mean of what near neighbours and typical pairs have. Of more than
     ``centres`` points a random part carries the sum; all of them are fitted.

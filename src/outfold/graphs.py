@@ -1,6 +1,6 @@
 """Which anchors a point keeps, as a function of distances alone, so that any point can be asked.
 
-``AllPairs`` keeps everything (dense). The sparse rules keep an edge by a predicate on d(x, x_j):
+``AllPairs`` keeps everything (dense). The sparse rules keep an edge by a predicate on d(x, x_j)::
 
     Union(k)    d <= max(r(x), r_j)          Ball(radius)     d <= radius
     Mutual(k)   d <= min(r(x), r_j)          Threshold(eta)   w >= eta

@@ -34,7 +34,7 @@ class Score(float):
     """A number, with the standard error that asking a part of the rows left it; 0 where all were asked."""
 
     standard_error: float
-    rows: int  # that were asked
+    rows: int  #: that were asked
 
     def __new__(cls, value: float, standard_error: float, rows: int) -> Score:
         found = super().__new__(cls, value)

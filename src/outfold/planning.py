@@ -40,9 +40,9 @@ class Stage:
     """A part of a fit."""
 
     name: str
-    bytes: float  # at once; on workers, of the one that needs most
+    bytes: float  #: at once; on workers, of the one that needs most
     seconds: float
-    moved: float = 0.0  # bytes between machines
+    moved: float = 0.0  #: bytes between machines
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Plan:
     anchors: int
     edges: str
     solver: str
-    memory: float  # bytes that are allowed
+    memory: float  #: bytes that are allowed
     stages: tuple[Stage, ...]
-    workers: int = 0  # each on one thread; 0: this process
-    parts: int = 0  # that the rows lie in
+    workers: int = 0  #: each on one thread; 0 is this process
+    parts: int = 0  #: that the rows lie in
 
     @property
     def peak(self) -> float:

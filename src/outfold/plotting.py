@@ -285,7 +285,7 @@ def thumbnails(
 def spectrum(
     eigenvalues: Any, *, t: float | Sequence[float] = 1.0, delta: float = 0.1, axes: Axes | None = None
 ) -> Axes:
-    """|lambda|^t, largest first, and what of it lies above delta |lambda_1|^t.
+    """``|lambda|^t``, largest first, and what of it lies above ``delta |lambda_1|^t``.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def spectrum(
         Of a Markov kernel, without the trivial 1; of a random-walk Laplacian, 1 - mu (an estimator's are turned into
         these).
     t : float or several
-        Diffusion times. One is drawn as bars; of several each is a line of |lambda / lambda_1|^t.
+        Diffusion times. One is drawn as bars; of several each is a line of ``|lambda / lambda_1|^t``.
     delta : float
     axes : matplotlib axes, optional
     """

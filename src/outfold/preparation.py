@@ -37,16 +37,16 @@ class Preparation:
 
     columns: tuple[str, ...]
     scaling: str = "none"
-    centre: Array = field(default_factory=lambda: np.empty(0), repr=False)  # empty: 0
-    scale: Array = field(default_factory=lambda: np.empty(0), repr=False)  # empty: 1
-    named: bool = True  # whether the table of the fit named its columns
-    width: int = 0  # columns of numbers it had, where they have no names
+    centre: Array = field(default_factory=lambda: np.empty(0), repr=False)  #: 0 if empty
+    scale: Array = field(default_factory=lambda: np.empty(0), repr=False)  #: 1 if empty
+    named: bool = True  #: whether the table of the fit named its columns
+    width: int = 0  #: columns of numbers it had, where they have no names
     id: str | None = None
     label: str | None = None
-    text: tuple[str, ...] = ()  # columns left out since they hold no numbers
-    empty: tuple[str, ...] = ()  # since they hold nothing
-    constant: tuple[str, ...] = ()  # since they hold one value
-    rows_left_out: int = 0  # of the fit, for missing values
+    text: tuple[str, ...] = ()  #: columns left out since they hold no numbers
+    empty: tuple[str, ...] = ()  #: since they hold nothing
+    constant: tuple[str, ...] = ()  #: since they hold one value
+    rows_left_out: int = 0  #: of the fit, for missing values
 
     def __post_init__(self) -> None:
         if self.scaling not in SCALINGS:

@@ -38,8 +38,8 @@ def aligned_error(moving: Any, fixed: Any, *, rescale: bool = True) -> float:
 def aligned_mse(moving: Any, fixed: Any, *, fit_rows: Any, weights: Any = None, centre: bool = False) -> float:
     """Mean squared distance on held-out rows between two embeddings, turned onto each other over the others.
 
-    With S = M' F over the rows fitted to and S = U L V', R = U V': the mean of |F(x) - M(x) R|^2 over the other rows
-    (Dorado, 2018, section 3.1.2, whose R is transposed).
+    With S = M' F over the rows fitted to and S = U L V', R = U V': the mean of ``|F(x) - M(x) R|^2`` over the other
+    rows (Dorado, 2018, section 3.1.2, whose R is transposed).
 
     Parameters
     ----------
@@ -204,13 +204,13 @@ def _squares(
 class Reconstruction:
     """How far the kernel between rows is from what eigenvectors extended to them give back: Frobenius norms."""
 
-    error: float  # by the estimator's extension, at ``rank``
-    nystrom: float  # by the Nystrom formula, at the same rank
-    every: float  # by the Nystrom formula with all eigenpairs, |C - B A^-1 B'|; NaN beyond 5000 anchors or for Roseland
-    norm: float  # |C|
-    rank: int  # coordinates used, beside the constant
-    rows: int  # that were looked at; of more, norms are scaled up to all pairs
-    squared: bool  # whether all of these are squares
+    error: float  #: by the estimator's extension, at ``rank``
+    nystrom: float  #: by the Nystrom formula, at the same rank
+    every: float  #: by Nystrom with all eigenpairs, ``|C - B A^-1 B'|``; NaN beyond 5000 anchors or for Roseland
+    norm: float  #: ``|C|``
+    rank: int  #: coordinates used, beside the constant
+    rows: int  #: that were looked at; of more, norms are scaled up to all pairs
+    squared: bool  #: whether all of these are squares
 
     def __float__(self) -> float:
         return self.error
@@ -235,10 +235,10 @@ def reconstruction_error(
 ) -> Reconstruction:
     """How well eigenvectors extended to new rows give back the kernel between them, for any extension.
 
-    |C - Phi Lambda Phi'|_F, C = a(x, y) the symmetric kernel between the rows, phi(x) = sqrt(d(x) / sum d) lambda^-t
-    Psi(x) the eigenvectors that an embedding Psi implies. For Nystrom with all eigenpairs this is |C - B A^-1 B'|_F,
-    with A between the anchors and B from rows to anchors (Dorado, 2018, equation 3.2.2). It falls as epsilon grows
-    whatever the embedding is worth: compare extensions by it, not bandwidths.
+    ``|C - Phi Lambda Phi'|_F``, C = a(x, y) the symmetric kernel between the rows, phi(x) = sqrt(d(x) / sum d)
+    lambda^-t Psi(x) the eigenvectors that an embedding Psi implies. For Nystrom with all eigenpairs this is
+    ``|C - B A^-1 B'|_F``, with A between the anchors and B from rows to anchors (Dorado, 2018, equation 3.2.2). It
+    falls as epsilon grows whatever the embedding is worth: compare extensions by it, not bandwidths.
 
     Parameters
     ----------
@@ -345,7 +345,7 @@ def _joint_scale(found: Expansion, points: Array) -> Array:
 def diffusion_distance(estimator: Any, X: Any, Y: Any = None, *, pairs: Any = None, exact: bool = False) -> Array:
     """Diffusion distances between rows: how differently they diffuse.
 
-    sqrt(sum_k (p_t(x, k) - p_t(y, k))^2 / pi_k) = |Psi(x) - Psi(y)| in all diffusion coordinates.
+    ``sqrt(sum_k (p_t(x, k) - p_t(y, k))^2 / pi_k) = |Psi(x) - Psi(y)|`` in all diffusion coordinates.
 
     Parameters
     ----------

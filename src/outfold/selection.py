@@ -3,8 +3,8 @@
 Eigenvalues here are those of a Markov kernel without the trivial 1: ``eigenvalues_`` of DiffusionMaps and Roseland as
 they are (t counts the steps of the method: one of Roseland is two of diffusion maps), and ``1 - eigenvalues_`` of
 LaplacianEigenmaps, whose own are small where a Markov kernel's are large. A centred kernel (KernelPCA, ClassicalMDS,
-Isomap) has eigenvalues of any size: criteria that compare |lambda| with |lambda_1| read them as they are, those that
-need |lambda| <= 1 say so.
+Isomap) has eigenvalues of any size: criteria that compare ``|lambda|`` with ``|lambda_1|`` read them as they are, those
+that need ``|lambda| <= 1`` say so.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
 
 
 def spectral_dimension(eigenvalues: NDArray[Any], *, t: float = 1.0, delta: float = 0.1) -> int | None:
-    """s(delta, t) = max{l : |lambda_l|^t > delta |lambda_1|^t} over non-trivial eigenvalues.
+    """``s(delta, t) = max{l : |lambda_l|^t > delta |lambda_1|^t}`` over non-trivial eigenvalues.
 
     Returns None ("not reached") if every given eigenvalue passes, so that more are needed to tell.
 
@@ -71,11 +71,12 @@ def gap_dimension(eigenvalues: Any, *, by: str = "rate", t: float = 1.0) -> int 
     eigenvalues : array of shape (n,)
         At least two, and one more than the largest answer.
     by : "rate", "difference" or "ratio"
-        "rate": log |lambda_l+1| / log |lambda_l|, the ratio of decay rates. It tends to that of the Laplacian's
+        "rate": ``log |lambda_l+1| / log |lambda_l|``, the ratio of decay rates. It tends to that of the Laplacian's
         eigenvalues and depends on neither t nor, much, epsilon: circle 1, 1, 4, 4: 2; sphere 2, 2, 2, 6: 3. Where
-        |lambda| = 1 several times (clusters) their end is the gap. Needs |lambda| <= 1.
-        "difference": |lambda_l|^t - |lambda_l+1|^t, what weights of coordinates lose: moves to the front as t grows.
-        "ratio": |lambda_l| / |lambda_l+1|, for centred kernels; at the rank it is infinite.
+        ``|lambda| = 1`` several times (clusters) their end is the gap. Needs ``|lambda| <= 1``.
+        "difference": ``|lambda_l|^t - |lambda_l+1|^t``, what weights of coordinates lose: moves to the front as t
+        grows.
+        "ratio": ``|lambda_l| / |lambda_l+1|``, for centred kernels; at the rank it is infinite.
     t : float > 0
         Only the difference depends on it.
 
@@ -141,7 +142,7 @@ def slope_dimension(data: Any, *, metric: Any = "euclidean", n_jobs: int | None 
 
 
 def smallest_time(eigenvalues: Any, dimension: int, *, delta: float = 0.1, whole: bool = True) -> float:
-    """The smallest t with s(delta, t) <= dimension: t = log delta / log(|lambda_d+1| / |lambda_1|).
+    """The smallest t with s(delta, t) <= dimension: ``t = log delta / log(|lambda_d+1| / |lambda_1|)``.
 
     Parameters
     ----------
@@ -180,7 +181,7 @@ def smallest_time(eigenvalues: Any, dimension: int, *, delta: float = 0.1, whole
 
 
 def spectral_entropy(eigenvalues: Any, times: Any, *, trivial: bool = True) -> Array:
-    """The von Neumann entropy of P^t at each time: H(t) = -sum eta log eta, eta = |lambda|^t / sum |lambda|^t.
+    """The von Neumann entropy of P^t at each time: H(t) = -sum eta log eta, ``eta = |lambda|^t / sum |lambda|^t``.
 
     Parameters
     ----------
@@ -248,8 +249,8 @@ def residuals(
     """How much of each eigenvector those before it leave unexplained: near 1 a new direction, near 0 a harmonic.
 
     psi_k(i) is predicted by a linear regression on psi_1 .. psi_k-1 over the other rows j, weighted by
-    exp(-|Psi_i - Psi_j|^2 / h^2), h = scale * median distance, Psi = (psi_1, ..., psi_k-1), with a ridge of 1e-6 of the
-    variance of Psi on the slopes. Then
+    ``exp(-|Psi_i - Psi_j|^2 / h^2)``, h = scale * median distance, Psi = (psi_1, ..., psi_k-1), with a ridge of 1e-6 of
+    the variance of Psi on the slopes. Then
     r_k^2 = sum_i (psi_k(i) - prediction)^2 / sum_i (psi_k(i) - mean)^2 and r_1 = 1 (Dsilva, Talmon, Coifman and
     Kevrekidis, 2018).
 

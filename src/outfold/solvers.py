@@ -32,10 +32,10 @@ RESIDUAL_SHIFT = 1e-13  # of locally linear embedding, whose small eigenvalues a
 class Spectrum:
     """Eigenpairs of an operator in decreasing order, trivial ones first."""
 
-    values: Array  # (count,)
-    vectors: Array  # (n, count), orthonormal
-    trivial: int  # how many of them are known exactly (the constant and the contrasts)
-    residuals: Array  # |S v - lambda v|
+    values: Array  #: (count,)
+    vectors: Array  #: (n, count), orthonormal
+    trivial: int  #: how many of them are known exactly (the constant and the contrasts)
+    residuals: Array  #: ``|S v - lambda v|``
     solver: str
     why: str
 

@@ -27,15 +27,15 @@ class Induction:
     """How much farther rows move when data is exchanged than when they are left out and predicted; an entry a share."""
 
     fits: int
-    exchanged: Array  # shares of the rows that were exchanged, |R1| / n
-    delta: Array  # mean difference: perturbation minus induction
-    standard_error: Array  # of delta, over rows of F as in the paper
-    between_repeats: Array  # the same from the means of repeats, which share no split; NaN of one repeat
-    low: Array  # 95 % interval of delta, by ``standard_error``
+    exchanged: Array  #: shares of the rows that were exchanged, ``|R1| / n``
+    delta: Array  #: mean of perturbation minus induction
+    standard_error: Array  #: of delta, over rows of F as in the paper
+    between_repeats: Array  #: the same from the means of repeats, which share no split; NaN of one repeat
+    low: Array  #: 95 % interval of delta, by ``standard_error``
     high: Array
-    perturbation: Array  # mean distance after the exchange, aligned by regression
-    induction: Array  # mean distance of rows left out
-    points: Array  # how many rows of F were compared, repeats together
+    perturbation: Array  #: mean distance after the exchange, aligned by regression
+    induction: Array  #: mean distance of rows left out
+    points: Array  #: how many rows of F were compared, repeats together
 
     @property
     def comparable_share(self) -> float:
@@ -74,8 +74,8 @@ def induction_versus_perturbation(
 ) -> Induction:
     """Compare the error of embedding a row it was not fitted to with what exchanging some of the data does.
 
-    Rows are split into F, R1 and R2, |R1| = |R2|. Perturbation of x in F: the distance between its places in fits of
-    F + R1 and of F + R2, the second brought onto the first by linear regression over F. Induction: the distance
+    Rows are split into F, R1 and R2, ``|R1| = |R2|``. Perturbation of x in F: the distance between its places in fits
+    of F + R1 and of F + R2, the second brought onto the first by linear regression over F. Induction: the distance
     between its place in the fit of F + R1 and the place that a fit of F + R1 without x predicts for it. delta is the
     mean difference (Bengio et al., 2004, section 5.3); above 0 induction is the smaller error.
 
@@ -84,7 +84,7 @@ def induction_versus_perturbation(
     estimator : a method of Outfold, or any estimator with ``fit`` and ``transform``
         It is cloned for each fit. What it chooses by the data (epsilon="auto") it chooses anew each time.
     X : array of shape (n, n_features), or a square matrix if precomputed; in memory
-    exchanged : shares of the rows, |R1| / n, each below 1/2
+    exchanged : shares of the rows, ``|R1| / n``, each below 1/2
     repeats : int
         Splits for each share.
     left_out : int or None

@@ -43,9 +43,9 @@ KINDS = ".csv, .tsv, .parquet, .feather, .npy, .npz, .zarr, .h5ad"
 class Batch:
     """Consecutive rows of a table."""
 
-    start: int  # number of the first, from 0
-    values: Array  # (rows, features), NaN where missing
-    carried: list[Sequence[Any]]  # other columns, as they are
+    start: int  #: number of the first, from 0
+    values: Array  #: (rows, features), NaN where missing
+    carried: list[Sequence[Any]]  #: other columns, as they are
 
 
 class Table:

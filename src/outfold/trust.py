@@ -18,12 +18,12 @@ LOG_FLOOR = -700.0  # log mass of a point that sees nothing but itself, where ex
 class Trust:
     """How far to believe the position of each row."""
 
-    support: Array  # log kernel mass relative to the typical training row
-    flag: Array  # outside the data
-    distance: Array | None = None  # to the nearest training point, in units of how far its neighbours are
-    residual: Array | None = None  # k(x, x) - k_hat(x, x): 0 where the training points explain x, 1 where they do not
-    disagreement: Array | None = None  # how far another extension puts it
-    error: Array | None = None  # once calibrated: radius that holds the position a joint fit would give
+    support: Array  #: log kernel mass relative to the typical training row
+    flag: Array  #: outside the data
+    distance: Array | None = None  #: to the nearest training point, in units of how far its neighbours are
+    residual: Array | None = None  #: k(x, x) - k_hat(x, x), 0 where the training points explain x, 1 where they do not
+    disagreement: Array | None = None  #: how far another extension puts it
+    error: Array | None = None  #: once calibrated, a radius that holds the position a joint fit would give
 
 
 @dataclass(frozen=True)

@@ -52,13 +52,13 @@ DELTA = 0.1  # coordinates beyond the kept ones weigh less than this at the chos
 class Setting:
     """One candidate. Errors are root mean squares relative to the spread, with standard errors over the folds."""
 
-    epsilon: float  # NaN where there is none
+    epsilon: float  #: NaN where there is none
     alpha: float | None
-    error: float  # of held-out rows, aligned
+    error: float  #: of held-out rows, aligned
     error_band: float
-    stability: float  # how far fits of other rows would differ
+    stability: float  #: how far fits of other rows would differ
     stability_band: float
-    bias: float  # how much further it is from narrower kernels than their noise explains
+    bias: float  #: how much further it is from narrower kernels than their noise explains
     total: float
     total_band: float
     eigenvalues: Array = field(repr=False)
@@ -75,14 +75,14 @@ class Tuning:
     """What a search found. Print it; ``estimator`` is ready to fit, ``plotting.tuning`` draws it."""
 
     method: str
-    best: dict[str, Any]  # for set_params
-    estimator: Any  # with them, not fitted
+    best: dict[str, Any]  #: for set_params
+    estimator: Any  #: with them, not fitted
     chosen: Setting
-    table: tuple[Setting, ...]  # by alpha, then epsilon
-    intrinsic: int  # dimension of the data
-    slope: float  # of the kernel sum at the chosen epsilon, which says so
-    coordinates: tuple[int, ...]  # eigenpairs to keep, 1 the first
-    residuals: Array = field(repr=False)  # what earlier eigenvectors leave unexplained of each
+    table: tuple[Setting, ...]  #: by alpha, then epsilon
+    intrinsic: int  #: dimension of the data
+    slope: float  #: of the kernel sum at the chosen epsilon, which says so
+    coordinates: tuple[int, ...]  #: eigenpairs to keep, 1 the first
+    residuals: Array = field(repr=False)  #: what earlier eigenvectors leave unexplained of each
     rows: int
     notes: tuple[str, ...] = ()
 

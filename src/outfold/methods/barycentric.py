@@ -13,7 +13,7 @@ from ..reconstruction import Reconstruction
 class LocallyLinearEmbedding(SpectralEstimator):
     """Locally linear embedding: coordinates that each point's neighbours reconstruct as they do the point.
 
-    Weights W, rows summing to 1, minimise |x_i - sum_j W_ij x_j|^2 over the k nearest neighbours; the embedding is
+    Weights W, rows summing to 1, minimise ``|x_i - sum_j W_ij x_j|^2`` over the k nearest neighbours; the embedding is
     the small end of (I - W)' (I - W) without the constant, scaled to unit columns. A new point is the
     combination of its neighbours' coordinates by its own weights.
 

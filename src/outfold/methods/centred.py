@@ -104,7 +104,7 @@ class ClassicalMDS(SpectralEstimator):
         and to them (or to the landmarks) in ``transform``.
     signed : bool
         Distances that are not Euclidean have negative eigenvalues. False keeps the largest; True the largest
-        in magnitude, with coordinates sqrt(|lambda|) v. ``report_.negative_mass`` says how many there are.
+        in magnitude, with coordinates ``sqrt(|lambda|) v``. ``report_.negative_mass`` says how many there are.
 
     Examples
     --------

@@ -35,7 +35,7 @@ class DiffusionMaps(SpectralEstimator):
     Parameters
     ----------
     n_components : int, "auto" or sequence of int
-        How many coordinates; "auto" keeps those with |lambda|^t > 0.1 |lambda_1|^t; a sequence names
+        How many coordinates; "auto" keeps those with ``|lambda|^t > 0.1 |lambda_1|^t``; a sequence names
         eigenpairs (1 is the first non-trivial).
     epsilon : float, rule name or rule
         w = exp(-d^2 / (2 epsilon)). Names: "auto", "median", "neighbor", "percentile", "slope".
@@ -146,9 +146,10 @@ class LaplacianEigenmaps(SpectralEstimator):
 
     Parameters
     ----------
-    n_components, epsilon, kernel, n_neighbors, threshold, metric, landmarks, components, extension, inverse, solver,
-    random_state, n_jobs, verbose :
+    n_components, epsilon, kernel, n_neighbors, threshold, metric, landmarks :
         As in :class:`DiffusionMaps`; "auto" components are those with 1 - mu > 0.1 (1 - mu_1).
+    components, extension, inverse, solver, random_state, n_jobs, verbose :
+        As there.
     laplacian : "random_walk" or "unnormalized"
 
     Examples
@@ -212,9 +213,10 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
     n_clusters : int
     normalize_rows : bool
         Ng, Jordan and Weiss: scale each row of (1, psi_1, ..., psi_{N-1}) to length 1 first.
-    epsilon, laplacian, kernel, n_neighbors, threshold, metric, landmarks, components, extension, inverse, solver,
-    n_jobs, verbose :
+    epsilon, laplacian, kernel, n_neighbors, threshold, metric, landmarks, components, extension, inverse :
         As in :class:`LaplacianEigenmaps`.
+    solver, n_jobs, verbose :
+        As there.
     random_state : int, RandomState or None
         Seeds the choice of landmarks; k-means starts from centres chosen greedily, not at random.
 

@@ -27,7 +27,7 @@ class DiffusionNet(NetworkEstimator):
     """Diffusion Nets: an encoder that learns a spectral embedding, a decoder that goes back, and both in a row.
 
     With y the embedding by ``spectral`` and o the encoder's outputs, each coordinate in units of its spread, the loss
-    is
+    is::
 
         1/(2N) sum_i |o_i - y_i|^2 + mu/2 sum |W|^2 + eta/(2N) sum_j |(P - lambda_j) o_j|^2.
 
@@ -45,8 +45,8 @@ class DiffusionNet(NetworkEstimator):
         Widths of the encoder's hidden layers; the decoder has them in reverse.
     activation : "relu", "elu", "tanh", "sigmoid" or "sine"
     weight_decay : float
-        mu. scikit-learn's MLPRegressor has alpha/(2N) sum |W|^2 beside 1/(2Nd) sum |o - y|^2, with d outputs: its
-        alpha is mu = alpha d / N here, where coordinates have spread 1.
+        mu. scikit-learn's MLPRegressor has ``alpha/(2N) sum |W|^2`` beside ``1/(2Nd) sum |o - y|^2``, with d outputs:
+        its alpha is mu = alpha d / N here, where coordinates have spread 1.
     eigen_penalty : float
         eta: how much outputs are made eigenvectors of the Markov matrix P between the anchors. Only for methods that
         have one: DiffusionMaps and LaplacianEigenmaps (random walk).
@@ -82,8 +82,8 @@ class DiffusionNet(NetworkEstimator):
     spectral_ : the fitted spectral method; ``score`` asks it, nothing else does
     encoder_, decoder_ : networks as NumPy arrays
     history_ : dict of arrays, losses and their parts by iteration; ``decoder_history_`` of the decoder
-    reconstruction_error_ : mean of |x - r(x)|^2 over the training rows
-    report_ : of the spectral fit; ``extension_gap`` is the largest |transform - embedding_|
+    reconstruction_error_ : mean of ``|x - r(x)|^2`` over the training rows
+    report_ : of the spectral fit; ``extension_gap`` is the largest ``|transform - embedding_|``
 
     Examples
     --------

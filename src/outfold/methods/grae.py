@@ -61,7 +61,8 @@ class Encoded:
 class GRAE(NetworkEstimator):
     """Geometry regularised autoencoder: there and back through coordinates that follow an embedding.
 
-    With e the target's embedding, z = encode(x), features and coordinates in units of their common spread, the loss is
+    With e the target's embedding, z = encode(x), features and coordinates in units of their common spread, the loss
+    is::
 
         mean |x - decode(z)|^2 + lambda mean |z - e|^2 + mu/2 sum |W|^2
 
@@ -116,7 +117,7 @@ class GRAE(NetworkEstimator):
     embedding_ : array, the target
     encoder_, decoder_ : networks as NumPy arrays
     history_ : dict of arrays, losses and their parts by epoch
-    reconstruction_error_ : mean of |x - r(x)|^2 over the training rows
+    reconstruction_error_ : mean of ``|x - r(x)|^2`` over the training rows
     report_ : what a fit says about itself
 
     Examples

@@ -18,7 +18,7 @@ class PHATE(SpectralEstimator):
 
     With K(x, y) = 1/2 exp(-(d / sigma(x))^decay) + 1/2 exp(-(d / sigma(y))^decay), sigma the distance to neighbour k,
     and P = K / row sums, the potential of a point is U = -log(P^t)[x, .], and metric scaling of the distances
-    |U_i - U_j| gives places y. Any point, training or new, is the mean of its anchors' places by its own row of P:
+    ``|U_i - U_j|`` gives places y. Any point, training or new, is the mean of its anchors' places by its own row of P:
     sum_l p(x, l) y_l (Moon et al., 2019).
 
     Parameters

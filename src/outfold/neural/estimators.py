@@ -148,7 +148,7 @@ class NetworkEstimator(SpectralEstimator):
         return self._learnt_back().embed(self.model_.embed(Z, runner), runner).astype(Z.dtype, copy=False)
 
     def is_outlier(self, X: Any, rho: float = 10.0) -> Array:
-        """Whether |x - r(x)|^2 >= rho times its mean over the training rows (``reconstruction_error_``).
+        """Whether ``|x - r(x)|^2`` >= rho times its mean over the training rows (``reconstruction_error_``).
 
         Parameters
         ----------
