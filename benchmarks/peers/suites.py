@@ -227,7 +227,7 @@ TRANSFORM = [
     Row("picture of a tree of 5,000 rows", "tree in 30-D", 5000, PICTURES, None, 5000),
 ]
 ACCURACY = [
-    Row(data, data, 2000, (*MAPS, EIGENMAPS[1]), eigenfunctions)
+    Row(data, data, 2000, (MAPS[0], "outfold DiffusionMaps, tuned", *MAPS[1:], EIGENMAPS[1]), eigenfunctions)
     for data in ("circle", "uneven circle", "sphere", "flat torus")
 ]
 MEMORY = [

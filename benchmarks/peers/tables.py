@@ -203,7 +203,7 @@ def behind(lines):
     }
     for suite, whats in asked.items():
         for us, *others in results(lines, suite):
-            for one in others:
+            for one in (one for one in others if not one.ours):
                 for what in whats:
                     mine, other = us.median(what), one.median(what)
                     if mine and other and mine > NOISE * other and mine > 1e-9:
@@ -285,7 +285,8 @@ def features(lines):
         return "yes" if worst < 1e-8 else f"off by {100 * worst:.1g} %" + (f" ({who})" if len(off) > 1 else "")
 
     def said(key, found):
-        return "; ".join(dict.fromkeys(one.lines[-1][key] for one in found if one.lines[-1][key] != "no transform"))
+        words = (one.lines[-1][key] for one in found)
+        return "; ".join(dict.fromkeys(word for word in words if not word.startswith("no ")))
 
     rows = [[name, *words] for name, words in FEATURES.items()]
     rows[1:1] = [
