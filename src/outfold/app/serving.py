@@ -62,6 +62,7 @@ def serve(
     limits = guard.Limits(body_bytes=max_bytes, held_bytes=max(1 << 28, 4 * max_bytes))
     app = service.application(served, host=host, port=port, token=token or None, limits=limits, names=names)
     teller.row("takes", f"{max_rows} rows and {max_bytes} bytes at a time, {served.workers} requests at once")
+    teller.row("inverse", served.learn_back_if_quick())
 
     def ready(url: str) -> Any:
         click.echo(url if quiet else f"  {'address':<9} {url}")
