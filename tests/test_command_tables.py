@@ -377,6 +377,37 @@ def test_a_fit_beyond_memory_is_refused_with_what_would_do(wine, monkeypatch):
     assert "--landmarks 2000" in answer.stderr
 
 
+def test_a_file_that_is_not_there_is_told_with_the_one_that_may_be_meant(tmp_path):
+    (tmp_path / "wine.csv").write_text("x,y\n1,2\n")
+    for name, hint in (("wien.csv", "wine.csv?"), ("zebra.csv", str(tmp_path)), ("no/a.csv", "is not there either")):
+        answer = call("fit", tmp_path / name, "--save", tmp_path / "m.outfold")
+        assert answer.exit_code == 2
+        assert hint in answer.stderr
+
+
+def test_a_column_that_a_word_spoils_is_told_with_its_line(tmp_path):
+    lines = [f"{at},{at * at % 7},{'unknown' if at == 4 else at % 3},w{at}" for at in range(12)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,b,c,d", *lines]))
+    told = json.loads(done("fit", tmp_path / "a.csv", "--id", "a", "--save", tmp_path / "m.outfold", "--json").stdout)
+    assert told["columns_text"] == ["c", "d"]
+    assert [note for note in told["notes"] if "'unknown'" in note] == [
+        "'c' holds numbers, but 'unknown' in line 6: mend such cells, or empty them, to use it."
+    ]
+    assert not any("'d'" in note for note in told["notes"])  # words throughout
+
+
+def test_parameters_are_told_as_the_command_spells_them(wine):
+    for words, told in [
+        (["--neighbors", 5000], "(On the command line: --neighbors; None is written null.)"),
+        (["--components", 900], "(On the command line: --components.)"),
+        (["--set", "alpha=7"], "(On the command line: --set alpha=VALUE.)"),
+    ]:
+        answer = call("fit", wine, "--save", wine.with_name("m.outfold"), *words)
+        assert answer.exit_code == 2
+        assert told in answer.stderr
+    assert "On the command line" not in call("fit", wine, "--id", "a=b", "--save", wine.with_name("m.outfold")).stderr
+
+
 def test_debug_brings_the_traceback(wine):
     answer = call("--debug", "fit", wine.with_name("none.csv"), "--save", wine.with_name("m.outfold"))
     assert type(answer.exception).__name__ == "TableError"

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .._version import __version__
-from ..exceptions import ClusterError
+from ..exceptions import ClusterError, TableError
 from . import exploring, fitting, looking, options, serving
 
 
@@ -24,15 +24,17 @@ class _Polite(click.Group):
         except Exception as error:
             if ctx.params["debug"]:
                 raise
-            raise _told(error) from error
+            raise _told(error, ctx.invoked_subcommand) from error
 
 
-def _told(error: Exception) -> click.ClickException:
+def _told(error: Exception, command: str | None) -> click.ClickException:
     """In a sentence; what was wrong with the call or the data is told apart from what went wrong here."""
     words = str(error) or "no reason was given"
+    if command in ("fit", "plan", "tune") and isinstance(error, ValueError) and not isinstance(error, TableError):
+        words = "\n".join(filter(None, [words, options.spelled(words)]))
     if isinstance(error, ValueError | TypeError | FileNotFoundError | IsADirectoryError):
         return click.UsageError(words)
-    if isinstance(error, MemoryError | ImportError | ClusterError):
+    if isinstance(error, MemoryError | ImportError | ClusterError | OSError):
         return click.ClickException(words)
     return click.ClickException(f"{type(error).__name__}: {words}\n(outfold --debug shows where.)")
 

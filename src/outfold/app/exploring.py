@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from . import options
-from .fitting import not_the_same, opened
 from .options import option
+from .shared import not_the_same, opened, size_of
 from .telling import Teller
 
 _rows = click.option(
@@ -114,7 +114,6 @@ def report(
     Example:
       outfold report wine.outfold wine.csv -o wine.html
     """
-    from .fitting import size_of
     from .page import writing
 
     teller = Teller(quiet=quiet, machine=machine)

@@ -6,6 +6,7 @@ import csv
 import difflib
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ def new_folder(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
 
 
 def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    """``click.option`` with paths as :class:`Path`."""
     if isinstance(settings.get("type"), type) and issubclass(settings["type"], Path):
         settings["type"] = click.Path(path_type=Path)
     return click.option(*names, **settings)
@@ -114,7 +116,7 @@ fitting = together(
     click.option(
         "--seed", type=click.IntRange(0), metavar="N", default=0, show_default="0", help="Of what is drawn at random."
     ),
-    click.option("--jobs", type=int, metavar="N", help="Threads. [default: all cores]"),
+    click.option("--jobs", type=click.IntRange(1), metavar="N", help="Threads. [default: all cores]"),
     click.option(
         "--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other parameter of the method; JSON or text."
     ),
@@ -175,6 +177,21 @@ def estimator(method: str, others: tuple[str, ...], *, bars: bool, **given: Any)
         found.set_params(verbose=bars)
     recipe(found)
     return found
+
+
+def spelled(words: str) -> str:
+    """How parameters that a message of the library names are given here; nothing where it names none.
+
+    >>> spelled("n_neighbors=900 is too many. Lower it or pass n_neighbors=None.")
+    '(On the command line: --neighbors; None is written null.)'
+    """
+    flags = {python: f"--{name}" for name, python in _NAMES.items()}
+    flags |= {name: f"--{name}" for name in ("epsilon", "landmarks")}
+    named = dict.fromkeys(re.findall(r"\b([a-z][a-z_]*)=", words))
+    if not named:
+        return ""
+    null = "; None is written null" if "=None" in words else ""
+    return f"(On the command line: {', '.join(flags.get(name, f'--set {name}=VALUE') for name in named)}{null}.)"
 
 
 def recipe(estimator: Any) -> Any:

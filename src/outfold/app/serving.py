@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from .fitting import opened
 from .options import option
+from .shared import opened
 from .telling import Teller
 
 
@@ -69,8 +69,6 @@ def serve(
 
     try:
         guard.run(app, host, port, ready=ready)
-    except OSError as error:
-        raise click.ClickException(str(error)) from error
     finally:
         served.close()
     teller.row("stopped", "as told")
