@@ -26,7 +26,7 @@ from .telling import Teller
 @option("--calibrate", is_flag=True, help="Learn how large errors are, by ten fits without a tenth of the rows.")
 @option("--save", type=Path, callback=options.writable(), metavar="FILE", help="Where the model goes (m.outfold).")
 @option("--out", "-o", type=Path, callback=options.writable(*options.TABLES, dash=True), metavar="FILE",
-        help="The embedding: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
+        help="Where positions go: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
 @option("--picture", type=Path, callback=options.writable(*options.PICTURES), metavar="FILE",
         help="Where a picture goes (png, svg or pdf).")  # fmt: skip
 @options.speaking
@@ -128,9 +128,9 @@ def _embed(teller: Teller, estimator: Any, source: Any, out: Path | None, pictur
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("data")
 @option("--out", "-o", type=Path, required=True, callback=options.writable(*options.TABLES, dash=True), metavar="FILE",
-        help="csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
-@option("--id", "id_", metavar="COLUMN", help="Carried along. [default: the fit's, where the table has it]")
-@option("--label", metavar="COLUMN", help="Carried along. [default: the fit's, where the table has it]")
+        help="Where the table goes: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
+@option("--id", "id_", metavar="COLUMN", help="A column carried along. [default: that of the fit, if it is there]")
+@option("--label", metavar="COLUMN", help="A column carried along. [default: that of the fit, if it is there]")
 @option("--obsm", metavar="KEY", help="Of an h5ad file: this entry of obsm instead of X.")
 @option("--trust", is_flag=True, help="Add columns: support, outside (the data of the fit) and, if calibrated, error.")
 @option("--on-far", type=click.Choice(["warn", "nan", "nearest", "raise"]), default="warn", show_default=True,
@@ -202,8 +202,8 @@ def transform(
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("data")
 @option("--out", "-o", type=Path, required=True, callback=options.writable(*options.TABLES, dash=True), metavar="FILE",
-        help="csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
-@option("--id", "id_", metavar="COLUMN", help="Carried along. [default: the fit's, where the table has it]")
+        help="Where the table goes: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
+@option("--id", "id_", metavar="COLUMN", help="A column carried along. [default: that of the fit, if it is there]")
 @options.speaking
 def inverse(model: Path, data: str, out: Path, id_: str | None, quiet: bool, machine: bool) -> None:
     """Go back from coordinates (DATA, as fit or transform wrote them) to the columns and units of the table fitted.
