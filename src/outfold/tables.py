@@ -59,6 +59,7 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """All columns, in order."""
         raise AssertionError("a table has columns")
 
     @property
@@ -67,6 +68,7 @@ class Table:
         raise AssertionError("a table knows its numbers")
 
     def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
+        """The rows in order, some at a time: features as numbers, other columns as they are."""
         raise AssertionError("a table gives its rows")
 
     @property

@@ -65,6 +65,7 @@ class Metrics:
         self.in_flight: Callable[[], int] = int
 
     def watch(self, path: str, status: int, seconds: float) -> None:
+        """Count an answer and its seconds."""
         route = path if path in self._routes else "other"
         self._requests[route, status] += 1
         counts = self._seconds.setdefault(route, [0] * (len(SECONDS) + 2))
@@ -74,9 +75,11 @@ class Metrics:
         counts[-1] += seconds
 
     def add_rows(self, path: str, rows: int) -> None:
+        """Count rows that were answered."""
         self._rows[path] += rows
 
     def text(self) -> str:
+        """All counts, as Prometheus reads them."""
         lines = ["# HELP outfold_requests_total Requests answered.", "# TYPE outfold_requests_total counter"]
         for (route, status), count in sorted(self._requests.items()):
             lines.append(f'outfold_requests_total{{route="{route}",code="{status}"}} {count}')
@@ -140,6 +143,7 @@ class Service:
             self.estimator.trust(row)
 
     def close(self) -> None:
+        """Stop the threads; requests under way are not waited for."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._learner.shutdown(wait=False, cancel_futures=True)
         self._blas.restore_original_limits()
@@ -158,6 +162,7 @@ class Service:
         ]
 
     def routes(self) -> list[Route]:
+        """What can be asked, for Starlette."""
         return [Route(path, endpoint, methods=[method]) for path, method, endpoint in self._paths()]
 
     async def _health(self, request: Request) -> Response:
