@@ -408,6 +408,31 @@ def test_parameters_are_told_as_the_command_spells_them(wine):
     assert "On the command line" not in call("fit", wine, "--id", "a=b", "--save", wine.with_name("m.outfold")).stderr
 
 
+def test_transform_and_inverse_refuse_what_they_cannot_give(wine, tmp_path):
+    model, out = tmp_path / "m.outfold", tmp_path / "o.csv"
+    done("fit", wine, "--save", model)
+    np.save(tmp_path / "three.npy", np.ones((4, 3)))
+    (tmp_path / "folder").mkdir()
+    for words, message in [
+        (["transform", model, wine, "--trust", "-o", tmp_path / "o.npy"], "--trust adds columns that .npy cannot name"),
+        (["transform", model, wine, "--id", "cork", "-o", out], "has no column 'cork' to carry along"),
+        (["transform", model, wine, "-o", tmp_path / "folder"], "should end in one of .csv"),
+        (["inverse", model, tmp_path / "three.npy", "-o", out], "has no columns 'diffusionmaps0', 'diffusionmaps1'"),
+        (["fit", wine, "--save", tmp_path / "folder"], "is a folder. Name a file in it."),
+    ]:
+        answer = call(*words)
+        assert answer.exit_code == 2
+        assert message in answer.stderr
+        assert not out.exists()
+
+
+def test_a_column_that_lacks_many_values_is_told(tmp_path):
+    lines = [f"{at % 5},{at * at % 7},{at % 3 if at % 2 else ''}" for at in range(30)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,b,c", *lines]))
+    told = json.loads(done("fit", tmp_path / "a.csv", "--save", tmp_path / "m.outfold", "--json").stdout)
+    assert "'c' lacks 15 of 30 values: --columns without it keeps more rows." in told["notes"]
+
+
 def test_debug_brings_the_traceback(wine):
     answer = call("--debug", "fit", wine.with_name("none.csv"), "--save", wine.with_name("m.outfold"))
     assert type(answer.exception).__name__ == "TableError"
