@@ -160,12 +160,12 @@ def transform(
     Example:
       outfold transform wine.outfold more.csv --trust -o places.csv
     """
-    from .. import tables
+    from .. import sinks, tables
     from . import flow
 
     teller = _teller(quiet, machine, out)
     not_the_same(data, out, picture)
-    if trust and out.suffix in (".npy", ".zarr"):
+    if trust and out.suffix in sinks.NUMBERS_ONLY:
         raise click.UsageError(f"--trust adds columns that {out.suffix} cannot name: write csv, parquet or h5ad.")
     estimator, preparation = opened(model)
     table = tables.opened(data, obsm=obsm)
@@ -258,11 +258,13 @@ def _landmarks(report: Any) -> bool:
 
 
 def _tell_out(teller: Teller, out: Path | None, walk: Any, carried: list[str]) -> None:
+    from .. import sinks
+
     if out is None:
         return
     text = f"{'standard output' if str(out) == '-' else out} ({walk.rows} rows)"
     if walk.missing.left_out:
         text += f"; {walk.missing.left_out} without a position, for missing values"
     teller.row("table", text, out=str(out), rows_out=walk.rows, rows_missing=walk.missing.left_out)
-    if carried and out.suffix in (".npy", ".zarr"):
+    if carried and out.suffix in sinks.NUMBERS_ONLY:
         teller.note(f"{out.suffix} holds numbers only, without {' and '.join(carried)}; rows are in order.")
