@@ -377,6 +377,62 @@ def test_a_fit_beyond_memory_is_refused_with_what_would_do(wine, monkeypatch):
     assert "--landmarks 2000" in answer.stderr
 
 
+def test_a_file_that_is_not_there_is_told_with_the_one_that_may_be_meant(tmp_path):
+    (tmp_path / "wine.csv").write_text("x,y\n1,2\n")
+    for name, hint in (("wien.csv", "wine.csv?"), ("zebra.csv", str(tmp_path)), ("no/a.csv", "is not there either")):
+        answer = call("fit", tmp_path / name, "--save", tmp_path / "m.outfold")
+        assert answer.exit_code == 2
+        assert hint in answer.stderr
+
+
+def test_a_column_that_a_word_spoils_is_told_with_its_line(tmp_path):
+    lines = [f"{at},{at * at % 7},{'unknown' if at == 4 else at % 3},w{at}" for at in range(12)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,b,c,d", *lines]))
+    told = json.loads(done("fit", tmp_path / "a.csv", "--id", "a", "--save", tmp_path / "m.outfold", "--json").stdout)
+    assert told["columns_text"] == ["c", "d"]
+    assert [note for note in told["notes"] if "'unknown'" in note] == [
+        "'c' holds numbers, but 'unknown' in line 6: mend such cells, or empty them, to use it."
+    ]
+    assert not any("'d'" in note for note in told["notes"])  # words throughout
+
+
+def test_parameters_are_told_as_the_command_spells_them(wine):
+    for words, told in [
+        (["--neighbors", 5000], "(On the command line: --neighbors; None is written null.)"),
+        (["--components", 900], "(On the command line: --components.)"),
+        (["--set", "alpha=7"], "(On the command line: --set alpha=VALUE.)"),
+    ]:
+        answer = call("fit", wine, "--save", wine.with_name("m.outfold"), *words)
+        assert answer.exit_code == 2
+        assert told in answer.stderr
+    assert "On the command line" not in call("fit", wine, "--id", "a=b", "--save", wine.with_name("m.outfold")).stderr
+
+
+def test_transform_and_inverse_refuse_what_they_cannot_give(wine, tmp_path):
+    model, out = tmp_path / "m.outfold", tmp_path / "o.csv"
+    done("fit", wine, "--save", model)
+    np.save(tmp_path / "three.npy", np.ones((4, 3)))
+    (tmp_path / "folder").mkdir()
+    for words, message in [
+        (["transform", model, wine, "--trust", "-o", tmp_path / "o.npy"], "--trust adds columns that .npy cannot name"),
+        (["transform", model, wine, "--id", "cork", "-o", out], "has no column 'cork' to carry along"),
+        (["transform", model, wine, "-o", tmp_path / "folder"], "should end in one of .csv"),
+        (["inverse", model, tmp_path / "three.npy", "-o", out], "has no columns 'diffusionmaps0', 'diffusionmaps1'"),
+        (["fit", wine, "--save", tmp_path / "folder"], "is a folder. Name a file in it."),
+    ]:
+        answer = call(*words)
+        assert answer.exit_code == 2
+        assert message in answer.stderr
+        assert not out.exists()
+
+
+def test_a_column_that_lacks_many_values_is_told(tmp_path):
+    lines = [f"{at % 5},{at * at % 7},{at % 3 if at % 2 else ''}" for at in range(30)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,b,c", *lines]))
+    told = json.loads(done("fit", tmp_path / "a.csv", "--save", tmp_path / "m.outfold", "--json").stdout)
+    assert "'c' lacks 15 of 30 values: --columns without it keeps more rows." in told["notes"]
+
+
 def test_debug_brings_the_traceback(wine):
     answer = call("--debug", "fit", wine.with_name("none.csv"), "--save", wine.with_name("m.outfold"))
     assert type(answer.exception).__name__ == "TableError"

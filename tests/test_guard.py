@@ -199,3 +199,9 @@ def test_an_address_that_is_taken_is_named(served):
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"port {port}"):
             guard.run(service.application(served), "127.0.0.1", port)
+
+
+def test_a_host_that_is_not_this_machine_is_told_in_words():
+    app = guard.application([], host="nowhere.invalid", port=0, token="t")
+    with pytest.raises(OSError, match=r"nowhere\.invalid is no address of this machine .*127\.0\.0\.1"):
+        guard.run(app, "nowhere.invalid", 0)

@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 import zlib
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -308,13 +309,13 @@ def browser():
         found.close()
 
 
-@pytest.fixture(scope="module")
-def url(folder):
-    """Of the page, served as people serve it."""
+@contextmanager
+def explored(model, table):
+    """The address of the page, served as people serve it."""
     pytest.importorskip("starlette")
     pytest.importorskip("uvicorn")
     code = "from outfold.app.command import main; main()"
-    words = ["explore", folder / "m.outfold", folder / "a.csv", "--no-open", "--json"]
+    words = ["explore", model, table, "--no-open", "--json"]
     server = subprocess.Popen([sys.executable, "-c", code, *map(str, words)], stdout=subprocess.PIPE, text=True)
     try:
         yield json.loads(server.stdout.readline())["url"]
@@ -323,6 +324,12 @@ def url(folder):
         server.wait(30)
         server.stdout.close()
     assert server.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def url(folder):
+    with explored(folder / "m.outfold", folder / "a.csv") as found:
+        yield found
 
 
 @pytest.fixture
@@ -506,6 +513,59 @@ def test_a_dropped_table_lands_where_transform_puts_it(url, look, folder):
     with_points = view.evaluate("outfold.picture().sum")
     view.click("#forget")
     assert view.evaluate("outfold.picture().sum") != with_points
+
+
+def test_a_few_rows_far_out_leave_the_others_their_room(look, tmp_path):
+    near = np.random.default_rng(0).uniform(-1, 1, size=(100, 3))
+    far = [[90.0, 0.0, 0.0], [-80.0, 60.0, 0.0], [0.0, -70.0, 0.0]]
+    header = ["x", "y", "z"]
+    written(tmp_path / "far.csv", header, [*near.tolist(), *far])
+    written(tmp_path / "new.csv", header, [[0.0, 0.0, 0.0], [500.0, 0.0, 0.0]])
+    model = tmp_path / "m.outfold"
+    done("fit", tmp_path / "far.csv", "--method", "classical-mds", "--scale", "none", "--save", model)
+
+    def shown(view, rows):
+        """Which of them are drawn on the picture, and how wide all of them lie."""
+        width, height = view.evaluate("[stage.clientWidth, stage.clientHeight]")
+        spots = np.array(view.evaluate("rows => outfold.screen(rows)", list(rows)))
+        return ((spots > 0) & (spots < [width, height])).all(axis=1), np.ptp(spots, axis=0).max() / height
+
+    with explored(model, tmp_path / "far.csv") as url:
+        view = look(url)
+        assert view.locator("#beyond").inner_text() == "3 far rows out of view · Show all"
+        seen, wide = shown(view, range(100))
+        assert seen.all()
+        assert wide > 0.5
+        assert not shown(view, range(100, 103))[0].any()
+        view.click("#beyond")
+        assert view.locator("#beyond").inner_text() == "3 far rows in view · Leave out"
+        seen, wide = shown(view, range(103))
+        assert seen.all()
+        assert shown(view, range(100))[1] < 0.05
+        view.locator("#points").press("a")
+        assert not state(view)["all"]
+        view.locator("#points").press("p")  # the last row, which is far, comes into view
+        assert view.locator("#tip strong").inner_text() == "row 103"
+        assert shown(view, [102])[0].all()
+        view.click("#beyond")
+        view.evaluate(DROP, ["new.csv", (tmp_path / "new.csv").read_text(encoding="utf-8")])
+        view.wait_for_selector("#forget:visible")  # what landed is seen at once
+        assert view.locator("#beyond").inner_text() == "4 far rows in view · Leave out"
+        assert shown(view, range(103))[0].all()
+        view.click("#forget")
+        assert "3 far rows" in view.locator("#beyond").inner_text()
+
+
+def test_ordinary_rows_are_all_in_view_below_the_tools(url, look):
+    for width in (1280, 390):
+        view = look(url, width=width, height=844)
+        spots = np.array(view.evaluate("rows => outfold.screen(rows)", list(range(120))))
+        tools = view.evaluate("document.getElementById('tools').getBoundingClientRect().bottom - stage.offsetTop")
+        assert not view.locator("#beyond").is_visible()
+        assert spots[:, 1].min() > tools
+        assert spots[:, 1].max() < view.evaluate("stage.clientHeight")
+        assert spots[:, 0].min() > 40
+        assert spots[:, 0].max() < view.evaluate("stage.clientWidth")
 
 
 def test_a_bad_table_is_answered_in_words(url, browser, folder):

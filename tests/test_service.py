@@ -139,6 +139,22 @@ def test_a_way_back_that_takes_long_is_not_waited_for(served, monkeypatch):
         found.close()
 
 
+def test_a_way_back_is_learnt_at_the_start_where_that_is_quick(served, monkeypatch):
+    learnt = []
+    monkeypatch.setattr(type(served.estimator), "_learnt_back", lambda self: learnt.append(True))
+    found = service.Service(served.estimator, PREPARATION)
+    try:
+        monkeypatch.setattr(service, "QUICK", 199)
+        assert found.learn_back_if_quick().startswith("learnt from 200 points when first asked for")
+        assert learnt == []
+        monkeypatch.setattr(service, "QUICK", 200)
+        assert found.learn_back_if_quick() == "being learnt from 200 points"
+        found.learn_back().result(20)
+        assert learnt == [True]
+    finally:
+        found.close()
+
+
 def test_clusters_come_with_positions():
     estimator = outfold.SpectralClustering(3, random_state=0).fit(X[:200])
     found = service.Service(estimator, Preparation(COLUMNS))

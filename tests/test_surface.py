@@ -16,7 +16,8 @@ OWNERS = {  # heavy dependency -> the modules that may import it
     "numba": {"_compiled.py"},
     "faiss": {"neighbors.py"},
     "click": {
-        f"app/{name}.py" for name in ("command", "exploring", "fitting", "looking", "options", "serving", "telling")
+        f"app/{name}.py"
+        for name in ("command", "exploring", "fitting", "looking", "options", "serving", "shared", "telling")
     },
     "tqdm": {"runners.py"},
     "pyarrow": {"sources.py", "sinks.py"},

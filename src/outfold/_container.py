@@ -193,7 +193,9 @@ def _read_header(file: Any, size: int, path: Path) -> bytes:
     first = file.read(min(size, 8 + len(PREFIX)))
     if len(first) < 8 + len(PREFIX) or first[8:] != PREFIX:
         what = "empty" if not size else "a zip archive" if first[:2] == b"PK" else f"not a model ({size} bytes)"
-        raise ModelFileError(f"{path} is {what}. A model is a file that estimator.save(path) wrote.")
+        raise ModelFileError(
+            f"{path} is {what}. A model is a file that outfold fit --save or estimator.save(path) wrote."
+        )
     length = int.from_bytes(first[:8], "little")
     if length > MOST_HEADER or length > size - 8:
         raise ModelFileError(

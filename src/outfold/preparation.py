@@ -22,6 +22,11 @@ Array = NDArray[Any]
 SCALINGS = ("standard", "robust", "none")
 SAMPLE_BYTES = 1 << 27  # of the rows whose median and quartiles are taken
 SAMPLE_ROWS = 100_000
+LEFT_OUT = {
+    "text": "columns that hold no numbers",
+    "empty": "columns without values",
+    "constant": "columns of one value",
+}
 FIRST = 3  # places that a message names
 
 
@@ -115,6 +120,10 @@ class Preparation:
         """Columns of a table that the model has never heard of."""
         known = {*table.aside, *self.columns, *self.text, *self.empty, *self.constant, self.id, self.label}
         return tuple(name for name in table.names if name not in known) if table.named and self.named else ()
+
+    def left_out(self) -> list[tuple[str, str, tuple[str, ...]]]:
+        """Columns that are not used: the field that lists them, why, and their names."""
+        return [(name, why, gone) for name, why in LEFT_OUT.items() if (gone := getattr(self, name))]
 
     def told(self) -> str:
         """The scaling in words."""
@@ -310,7 +319,10 @@ def _chosen(
     features = tuple(name for name in table.names if name in numbers - other)
     text = [name for name in table.names if name not in numbers | other | set(table.aside)]
     if not features:
-        raise TableError(f"{table.told} has no column of numbers to use (it has {listed(table.names)}).")
+        raise TableError(
+            f"{table.told} has no column of numbers to use (it has {listed(table.names)}). Make numbers of words "
+            "first, such as a column of 0 and 1 for each."
+        )
     return features, tuple(text)
 
 

@@ -36,6 +36,7 @@ CELLS = 1 << 19  # in a batch, about
 MOST_ROWS = 1 << 16  # in a batch
 LOOKED_AT = 1000  # rows that tell whether a column of text holds numbers
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in lower case
+_FORM = "A table has a line of column names, then a line for each row."
 KINDS = ".csv, .tsv, .parquet, .feather, .npy, .npz, .zarr, .h5ad"
 
 
@@ -58,6 +59,7 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """All columns, in order."""
         raise AssertionError("a table has columns")
 
     @property
@@ -66,6 +68,7 @@ class Table:
         raise AssertionError("a table knows its numbers")
 
     def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
+        """The rows in order, some at a time: features as numbers, other columns as they are."""
         raise AssertionError("a table gives its rows")
 
     @property
@@ -83,6 +86,10 @@ class Table:
     def kind(self, name: str) -> Any:
         """Its Arrow or NumPy type where it has one."""
         return None
+
+    def spoiled(self) -> list[tuple[str, str, int]]:
+        """Columns that would hold numbers but for a few cells: name, the first such cell and its row."""
+        return []
 
     def places(self, rows: Sequence[int]) -> list[int]:
         """Where a person finds these rows, in units of ``unit``."""
@@ -123,7 +130,7 @@ def opened(path: str | Path, *, obsm: str | None = None) -> Table:
         return _standard_input()
     path = Path(path)
     if not path.exists():
-        raise TableError(f"There is no file {path}.")
+        raise TableError(f"There is no file {path}. {_instead(path)}")
     if not os.access(path, os.R_OK):
         raise TableError(f"{path} cannot be read. Check its permissions.")
     suffix = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
@@ -135,7 +142,7 @@ def opened(path: str | Path, *, obsm: str | None = None) -> Table:
             raise TableError(f"{path} is a folder without .parquet files in it.")
         return Arrow(parts, path.resolve().name)
     if path.is_file() and not path.stat().st_size:
-        raise TableError(f"{path.name} is empty.")
+        raise TableError(f"{path.name} is empty. {_FORM}")
     if suffix in (".csv", ".tsv"):
         return Text(path, path.name, "\t" if suffix == ".tsv" else None)
     if suffix in (".parquet", ".feather", ".arrow"):
@@ -146,7 +153,18 @@ def opened(path: str | Path, *, obsm: str | None = None) -> Table:
         from . import annotated
 
         return annotated.table(path, obsm)
-    raise TableError(f"{path.name} is none of {KINDS}, and - (CSV from standard input).")
+    raise TableError(
+        f"{path.name} is none of {KINDS}, and - (CSV from standard input). Write it as one of these first."
+    )
+
+
+def _instead(path: Path) -> str:
+    """What may have been meant by a file that is not there."""
+    folder = path.parent.resolve()
+    if not folder.is_dir():
+        return f"The folder {folder} is not there either."
+    near = difflib.get_close_matches(path.name, [other.name for other in folder.iterdir()], n=1, cutoff=0.7)
+    return f"Did you mean {path.with_name(near[0])}?" if near else f"Check its name and its folder, {folder}."
 
 
 # -- text ----------------------------------------------------------------------------------
@@ -174,7 +192,7 @@ class Text(Table):
     @cached_property
     def names(self) -> tuple[str, ...]:
         if not self._first:
-            raise TableError(f"{self.told} is empty.")
+            raise TableError(f"{self.told} is empty. {_FORM}")
         numbered = [f"column_{at}" for at in range(1, len(self._first) + 1)]
         names = [cell.strip() or other for cell, other in zip(self._first, numbered)] if self.named else numbered
         _unique(names, f"{self.told}, line {self.places([-1])[0]}" if self.named else self.told)
@@ -182,12 +200,21 @@ class Text(Table):
 
     @cached_property
     def numeric(self) -> tuple[str, ...]:
+        return tuple(name for name, (column, words) in self._looked_at.items() if not words)
+
+    def spoiled(self) -> list[tuple[str, str, int]]:
+        few = {name: found for name, found in self._looked_at.items() if 0 < 2 * len(found[1]) < len(found[0])}
+        return [(name, column[words[0]], words[0]) for name, (column, words) in few.items()]
+
+    @cached_property
+    def _looked_at(self) -> dict[str, tuple[Sequence[str], list[int]]]:
+        """Of each column the first cells, and which of them are words."""
         rows = next(self._blocks(LOOKED_AT), [])
-        return tuple(
-            name
-            for name, column in zip(self.names, zip(*rows) if rows else [()] * len(self.names))
-            if all(_is_number(cell) or _is_missing(cell) for cell in column)
-        )
+        columns = zip(self.names, zip(*rows) if rows else [()] * len(self.names))
+        return {
+            name: (column, [at for at, cell in enumerate(column) if not (_is_number(cell) or _is_missing(cell))])
+            for name, column in columns
+        }
 
     def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
         at = {name: number for number, name in enumerate(self.names)}
@@ -333,7 +360,7 @@ def _standard_input() -> Table:
     table = Text(path, "standard input")
     weakref.finalize(table, _unlink, str(path))
     if not path.stat().st_size:
-        raise TableError("standard input is empty.")
+        raise TableError(f"standard input is empty. {_FORM}")
     return table
 
 

@@ -9,12 +9,16 @@ from typing import Any
 import click
 
 from .._version import __version__
-from ..exceptions import ClusterError
+from ..exceptions import ClusterError, TableError
 from . import exploring, fitting, looking, options, serving
 
 
 class _Polite(click.Group):
     """A group whose commands fail with a sentence; ``--debug`` brings the traceback back."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they are met."""
+        return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -24,15 +28,17 @@ class _Polite(click.Group):
         except Exception as error:
             if ctx.params["debug"]:
                 raise
-            raise _told(error) from error
+            raise _told(error, ctx.invoked_subcommand) from error
 
 
-def _told(error: Exception) -> click.ClickException:
+def _told(error: Exception, command: str | None) -> click.ClickException:
     """In a sentence; what was wrong with the call or the data is told apart from what went wrong here."""
     words = str(error) or "no reason was given"
+    if command in ("fit", "plan", "tune") and isinstance(error, ValueError) and not isinstance(error, TableError):
+        words = "\n".join(filter(None, [words, options.spelled(words)]))
     if isinstance(error, ValueError | TypeError | FileNotFoundError | IsADirectoryError):
         return click.UsageError(words)
-    if isinstance(error, MemoryError | ImportError | ClusterError):
+    if isinstance(error, MemoryError | ImportError | ClusterError | OSError):
         return click.ClickException(words)
     return click.ClickException(f"{type(error).__name__}: {words}\n(outfold --debug shows where.)")
 
@@ -41,17 +47,28 @@ def _told(error: Exception) -> click.ClickException:
 @click.version_option(__version__, prog_name="outfold")
 @click.option("--debug", is_flag=True, help="Show the traceback of a failure.")
 def main(debug: bool) -> None:
-    """Spectral manifold learning whose embeddings are functions: fit once, embed any new point."""
+    """Spectral manifold learning whose embeddings are functions: fit once, embed any new point.
+
+    outfold COMMAND --help tells more of a command. Exit codes: 0 done, 1 failed, 2 bad call or bad input.
+
+    \b
+    Example:
+      outfold demo
+      outfold fit wine.csv --id bottle --save wine.outfold
+      outfold transform wine.outfold more.csv --trust -o places.csv
+      outfold explore wine.outfold wine.csv
+    """
 
 
-@main.command(short_help="Embed digits the fit has not seen, and draw them.")
+@click.command(short_help="Embed digits the fit has not seen, and draw them.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     default="outfold-demo.png",
     show_default=True,
     callback=options.writable(*options.PICTURES),
-    help="Where to write the picture (png, svg or pdf).",
+    metavar="FILE",
+    help="Where the picture goes (png, svg or pdf).",
 )
 @click.option("--quiet", is_flag=True, help="Print nothing unless something is wrong.")
 def demo(out: Path, quiet: bool) -> None:
@@ -75,7 +92,7 @@ def demo(out: Path, quiet: bool) -> None:
         click.echo(show.row("picture", str(out)))
 
 
-@main.command(short_help="Run the papers' experiments and put our figures beside theirs.")
+@click.command(short_help="Run the papers' experiments and put our figures beside theirs.")
 @click.argument("names", nargs=-1, metavar="[NAME ... | all]")
 @click.option(
     "--out",
@@ -83,10 +100,15 @@ def demo(out: Path, quiet: bool) -> None:
     default="outfold-reproduce",
     show_default=True,
     callback=options.new_folder,
+    metavar="FOLDER",
     help="The folder for pictures, tables and the page.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of everything that is drawn.")
-@click.option("--repeats", type=click.IntRange(1), help="At most so many repeats of what the papers repeat.")
+@click.option(
+    "--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True, help="Seed of what is drawn at random."
+)
+@click.option(
+    "--repeats", type=click.IntRange(1), metavar="N", help="At most so many repeats of what the papers repeat."
+)
 @click.option("--quiet", is_flag=True, help="Print nothing unless something is wrong.")
 def reproduce(names: tuple[str, ...], out: Path, seed: int, repeats: int | None, quiet: bool) -> None:
     """Run the papers' experiments and put our figures beside theirs.
@@ -131,6 +153,7 @@ def reproduce(names: tuple[str, ...], out: Path, seed: int, repeats: int | None,
 
 
 for _command in (
+    demo,
     fitting.fit,
     fitting.transform,
     fitting.inverse,
@@ -140,5 +163,6 @@ for _command in (
     exploring.explore,
     exploring.report,
     serving.serve,
+    reproduce,
 ):
     main.add_command(_command)

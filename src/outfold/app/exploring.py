@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from . import options
-from .fitting import not_the_same, opened
 from .options import option
+from .shared import not_the_same, opened, size_of
 from .telling import Teller
 
 _rows = click.option(
@@ -32,9 +32,9 @@ _obsm = click.option("--obsm", metavar="KEY", help="Of an h5ad file: this entry 
 @_label
 @_obsm
 @_rows
-@option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; any but loopback needs --token.")
-@option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="[default: any that is free]")
-@option("--token", envvar="OUTFOLD_TOKEN", help="Asked of whoever looks. [default: $OUTFOLD_TOKEN]")
+@options.listening
+@option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, metavar="N",
+        help="The port; 0 takes a free one.")  # fmt: skip
 @option("--open/--no-open", "show", default=True, show_default=True, help="Open the page in a browser.")
 @options.speaking
 def explore(
@@ -93,7 +93,7 @@ def explore(
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("data", required=False)
 @option("--out", "-o", type=Path, default="report.html", show_default=True, callback=options.writable(".html", ".htm"),
-        help="Where the page goes.")  # fmt: skip
+        metavar="FILE", help="Where the page goes (html).")  # fmt: skip
 @_label
 @_obsm
 @_rows
@@ -114,7 +114,6 @@ def report(
     Example:
       outfold report wine.outfold wine.csv -o wine.html
     """
-    from .fitting import size_of
     from .page import writing
 
     teller = Teller(quiet=quiet, machine=machine)

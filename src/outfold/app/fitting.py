@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,8 @@ import click
 
 from . import options
 from .options import option
+from .shared import drawable, not_the_same, opened, prepared, size_of, tell_spectrum
 from .telling import Teller
-
-LEFT_OUT = {
-    "text": "columns that hold no numbers",
-    "empty": "columns without values",
-    "constant": "columns of one value",
-}
 
 
 @click.command(short_help="Fit a table: save the model, the embedding, a picture.")
@@ -29,7 +26,7 @@ LEFT_OUT = {
 @option("--calibrate", is_flag=True, help="Learn how large errors are, by ten fits without a tenth of the rows.")
 @option("--save", type=Path, callback=options.writable(), metavar="FILE", help="Where the model goes (m.outfold).")
 @option("--out", "-o", type=Path, callback=options.writable(*options.TABLES, dash=True), metavar="FILE",
-        help="The embedding: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
+        help="Where positions go: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
 @option("--picture", type=Path, callback=options.writable(*options.PICTURES), metavar="FILE",
         help="Where a picture goes (png, svg or pdf).")  # fmt: skip
 @options.speaking
@@ -83,18 +80,24 @@ def fit(
         flow.check_parts(estimator, table)
     teller.title(f"{method} of {table.told}", command="fit", method=method, data=str(data))
     source = prepared(teller, table, options.split(columns), id_, label, scale)
-    with teller.hearing():
-        start = time.perf_counter()
-        how = flow.fit(estimator, source) if dask is None else flow.fit_there(estimator, source, data, obsm, dask)
-        _tell_fit(teller, estimator, time.perf_counter() - start, how)
-        if calibrate:
-            estimator.calibrate(source)
-            teller.row("error", "learnt: transform --trust gives each row a radius for it")
+    run = partial(flow.fit_there, data=data, obsm=obsm, address=dask) if dask else flow.fit
+    _fit(teller, estimator, source, run, calibrate)
     if save:
         _save(teller, estimator, source, save)
     if out or picture:
         _embed(teller, estimator, source, out, picture)
     teller.finish()
+
+
+def _fit(teller: Teller, estimator: Any, source: Any, run: Callable[[Any, Any], str], calibrate: bool) -> None:
+    """Fit by ``run`` and tell; then learn how large errors are, if that is asked for."""
+    with teller.hearing():
+        start = time.perf_counter()
+        how = run(estimator, source)
+        _tell_fit(teller, estimator, time.perf_counter() - start, how)
+        if calibrate:
+            estimator.calibrate(source)
+            teller.row("error", "learnt: transform --trust gives each row a radius for it")
 
 
 def _save(teller: Teller, estimator: Any, source: Any, save: Path) -> None:
@@ -125,9 +128,9 @@ def _embed(teller: Teller, estimator: Any, source: Any, out: Path | None, pictur
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("data")
 @option("--out", "-o", type=Path, required=True, callback=options.writable(*options.TABLES, dash=True), metavar="FILE",
-        help="csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
-@option("--id", "id_", metavar="COLUMN", help="Carried along. [default: the fit's, where the table has it]")
-@option("--label", metavar="COLUMN", help="Carried along. [default: the fit's, where the table has it]")
+        help="Where the table goes: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
+@option("--id", "id_", metavar="COLUMN", help="A column carried along. [default: that of the fit, if it is there]")
+@option("--label", metavar="COLUMN", help="A column carried along. [default: that of the fit, if it is there]")
 @option("--obsm", metavar="KEY", help="Of an h5ad file: this entry of obsm instead of X.")
 @option("--trust", is_flag=True, help="Add columns: support, outside (the data of the fit) and, if calibrated, error.")
 @option("--on-far", type=click.Choice(["warn", "nan", "nearest", "raise"]), default="warn", show_default=True,
@@ -157,12 +160,12 @@ def transform(
     Example:
       outfold transform wine.outfold more.csv --trust -o places.csv
     """
-    from .. import tables
+    from .. import sinks, tables
     from . import flow
 
     teller = _teller(quiet, machine, out)
     not_the_same(data, out, picture)
-    if trust and out.suffix in (".npy", ".zarr"):
+    if trust and out.suffix in sinks.NUMBERS_ONLY:
         raise click.UsageError(f"--trust adds columns that {out.suffix} cannot name: write csv, parquet or h5ad.")
     estimator, preparation = opened(model)
     table = tables.opened(data, obsm=obsm)
@@ -199,8 +202,8 @@ def transform(
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("data")
 @option("--out", "-o", type=Path, required=True, callback=options.writable(*options.TABLES, dash=True), metavar="FILE",
-        help="csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
-@option("--id", "id_", metavar="COLUMN", help="Carried along. [default: the fit's, where the table has it]")
+        help="Where the table goes: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
+@option("--id", "id_", metavar="COLUMN", help="A column carried along. [default: that of the fit, if it is there]")
 @options.speaking
 def inverse(model: Path, data: str, out: Path, id_: str | None, quiet: bool, machine: bool) -> None:
     """Go back from coordinates (DATA, as fit or transform wrote them) to the columns and units of the table fitted.
@@ -236,32 +239,6 @@ def _teller(quiet: bool, machine: bool, out: Path | None = None) -> Teller:
     return Teller(quiet=quiet, machine=machine, aside=str(out) == "-")
 
 
-def not_the_same(data: str, *places: Path | None) -> None:
-    """Refuse to write over what is read, or twice to one place."""
-    given = [path.resolve() for path in places if path is not None and str(path) != "-"]
-    if len(set(given)) != len(given) or (data != "-" and Path(data).resolve() in given):
-        raise click.UsageError("What is read and what is written must be different files.")
-
-
-def opened(model: Path) -> tuple[Any, Any]:
-    """Estimator and preparation; a model that was saved from Python takes columns as they are."""
-    from .. import storage
-    from ..exceptions import ModelFileError
-    from ..preparation import Preparation
-
-    if not model.exists():
-        raise click.UsageError(f"There is no model {model}. Make one: outfold fit DATA --save {model.name}")
-    estimator, preparation = storage.open_model(model)
-    if preparation is None:
-        names = tuple(map(str, getattr(estimator, "feature_names_in_", ())))
-        count = estimator.n_features_in_
-        columns = names or tuple(f"column_{at}" for at in range(1, count + 1))
-        preparation = Preparation(columns, named=bool(names), width=count)
-    if not isinstance(preparation, Preparation) or len(preparation.columns) != estimator.n_features_in_:
-        raise ModelFileError(f"{model.name} holds a model and columns that do not belong together.")
-    return estimator, preparation
-
-
 def _carried(table: Any, given: str | None, known: str | None) -> str | None:
     if given is not None:
         table.require([given], "to carry along")
@@ -269,65 +246,11 @@ def _carried(table: Any, given: str | None, known: str | None) -> str | None:
     return known if known in table.names else None
 
 
-def drawable(estimator: Any) -> None:
-    """Refuse before any work what cannot be drawn."""
-    from .. import plotting
-
-    if getattr(estimator, "n_components", 2) == 1:
-        raise click.UsageError("A picture needs at least 2 coordinates: --components 2.")
-    plotting.panels(1)  # says what to install
-
-
-def prepared(
-    teller: Teller, table: Any, columns: list[str] | None, id_: str | None, label: str | None, scale: str
-) -> Any:
-    """The features of a table, with what was left out told."""
-    from .. import tables
-    from ..preparation import Prepared, prepare
-
-    if table.named is False:
-        teller.row("header", f"{table.told} names no columns: they are {tables.listed(table.numeric, 3)}", named=False)
-    with teller.progress("reading") as watch:
-        found, missing = prepare(table, columns=columns, id=id_, label=label, scaling=scale, watch=watch)
-    kept = missing.rows - missing.left_out
-    teller.row("rows", f"{kept} of {missing.rows} used" if missing.left_out else f"{kept}", rows=kept)
-    if missing.left_out:
-        teller.row("left out", f"{missing.told(table)}", rows_left_out=missing.left_out)
-    teller.row("columns", f"{len(found.columns)} used: {tables.listed(found.columns, 8)}", columns=list(found.columns))
-    tell_columns(teller, found)
-    teller.row("scaling", f"{found.scaling}: {found.told()}" if scale != "none" else found.told(), scaling=scale)
-    if missing.rising and table.named:
-        name = missing.rising[0]
-        teller.note(
-            f"{name!r} grows from row to row. If it names or numbers rows, pass --id {name}: it is no measurement."
-        )
-    lost = [(n, c) for n, c in zip(missing.features, missing.lacking) if c > 0.2 * missing.rows]
-    if lost:
-        name, count = max(lost, key=lambda pair: pair[1])
-        teller.note(f"{name!r} lacks {count} of {missing.rows} values: --columns without it keeps more rows.")
-    return Prepared(table, found, kept)
-
-
-def tell_columns(teller: Teller, preparation: Any) -> None:
-    """Which columns were left out, and why."""
-    from .. import tables
-
-    for name, why in LEFT_OUT.items():
-        if gone := getattr(preparation, name):
-            teller.row("left out", f"{why}: {tables.listed(gone, 8)}", **{f"columns_{name}": list(gone)})
-
-
 def _tell_fit(teller: Teller, estimator: Any, seconds: float, how: str) -> None:
     report: Any = getattr(estimator, "report_", None)
     anchors = f" on {report.n_anchors} landmarks" if _landmarks(report) else ""
     teller.row("fitted", f"in {seconds:.1f} s{anchors}{how}", seconds=round(seconds, 3), streamed=bool(how))
-    epsilon = getattr(estimator, "epsilon_", None)
-    if epsilon is not None and epsilon == epsilon:
-        teller.row("epsilon", f"{epsilon:.4g}", epsilon=float(epsilon))
-    values = getattr(estimator, "eigenvalues_", None)
-    if values is not None:
-        shown = "  ".join(f"{value:.4g}" for value in values[:8])
-        teller.row("spectrum", shown + (" ..." if len(values) > 8 else ""), eigenvalues=values)
+    tell_spectrum(teller, estimator)
 
 
 def _landmarks(report: Any) -> bool:
@@ -335,16 +258,13 @@ def _landmarks(report: Any) -> bool:
 
 
 def _tell_out(teller: Teller, out: Path | None, walk: Any, carried: list[str]) -> None:
+    from .. import sinks
+
     if out is None:
         return
     text = f"{'standard output' if str(out) == '-' else out} ({walk.rows} rows)"
     if walk.missing.left_out:
         text += f"; {walk.missing.left_out} without a position, for missing values"
     teller.row("table", text, out=str(out), rows_out=walk.rows, rows_missing=walk.missing.left_out)
-    if carried and out.suffix in (".npy", ".zarr"):
+    if carried and out.suffix in sinks.NUMBERS_ONLY:
         teller.note(f"{out.suffix} holds numbers only, without {' and '.join(carried)}; rows are in order.")
-
-
-def size_of(path: Path) -> str:
-    size = path.stat().st_size
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"

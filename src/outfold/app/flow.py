@@ -75,14 +75,17 @@ class Walk:
 
     @property
     def rows(self) -> int:
+        """Rows of the table, complete or not."""
         return self.missing.rows
 
     @property
     def places(self) -> Array:
+        """Where the kept rows are."""
         return np.array([place for _, place, _, _ in self.drawn])
 
     @property
     def labels(self) -> list[Any]:
+        """What the kept rows are coloured by."""
         return [label for *_, label in self.drawn]
 
     def keep(self, start: int, whole: Array, places: Array, flag: Array, labels: Sequence[Any] | None) -> None:

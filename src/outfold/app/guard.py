@@ -503,7 +503,10 @@ def run(app: Guard, host: str, port: int, *, ready: Callable[[str], Any] | None 
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise OSError(f"{host} is no address of this machine ({error.strerror}). 127.0.0.1 is, for itself.") from None
     listener = socket.socket(family, kind, number)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

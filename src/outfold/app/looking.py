@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from . import options
-from .fitting import not_the_same, opened, prepared, size_of, tell_columns
 from .options import option
+from .shared import not_the_same, opened, prepared, size_of, tell_columns, tell_spectrum
 from .telling import Teller
 
 _TUNED = 20_000  # rows that are loaded to tune with
@@ -46,11 +46,7 @@ def info(model: Path, quiet: bool, machine: bool) -> None:
     changed = _changed(estimator)
     teller.row("set", ", ".join(f"{name}={value}" for name, value in changed.items()) or "as by default")
     teller.facts["parameters"] = {name: str(value) for name, value in changed.items()}
-    values = getattr(estimator, "eigenvalues_", None)
-    if values is not None:
-        teller.row("spectrum", "  ".join(f"{value:.4g}" for value in values[:8]), eigenvalues=values)
-    if getattr(estimator, "epsilon_", None) is not None:
-        teller.row("epsilon", f"{estimator.epsilon_:.4g}", epsilon=float(estimator.epsilon_))
+    tell_spectrum(teller, estimator)
     teller.row("file", f"{size_of(model)}, written by Outfold {known['versions']['outfold']}", bytes=known["bytes"])
     for text in getattr(getattr(estimator, "report_", None), "warnings", ()):
         teller.note(text)
@@ -119,6 +115,8 @@ def _shape(
 ) -> tuple[int, int]:
     from .. import preparation, tables
 
+    if data != "-" and not Path(data).exists():
+        raise click.UsageError(f"{data} is neither a table that is there nor a size such as 4000000x3.")
     table = tables.opened(data, obsm=obsm)
     found, missing = preparation.prepare(table, columns=columns, id=id_, label=label)
     return missing.rows - missing.left_out, len(found.columns)

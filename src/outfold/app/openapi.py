@@ -53,7 +53,12 @@ def document(coordinates: Sequence[str], columns: Sequence[str], most_rows: int)
         "/v1/transform": _post("transform", "Embed rows.", "Rows", "Embedding", [trust, coverage]),
         "/v1/trust": _post("trust", "How far to believe the positions of rows.", "Rows", "Trust", [coverage]),
         "/v1/inverse": _post(
-            "inverse", "From coordinates back to columns, in the units of the table fitted.", "Coordinates", "Features"
+            "inverse",
+            "From coordinates back to columns, in the units of the table fitted.",
+            "Coordinates",
+            "Features",
+            more="The way back is learnt once: for a model of many points when it is first asked for, which takes "
+            "seconds to a minute. Answers 503 until then; ask again after the seconds of Retry-After.",
         ),
         "/v1/model": _get("model", "What the model is.", wire.JSON, _ref("Model")),
         "/health": _get("health", "Whether the service answers.", wire.JSON, _ref("Health")),
@@ -77,13 +82,14 @@ def _query(name: str, schema: dict[str, Any], told: str) -> dict[str, Any]:
 
 
 def _post(
-    name: str, told: str, taken: str, given: str, parameters: Sequence[dict[str, Any]] = ()
+    name: str, told: str, taken: str, given: str, parameters: Sequence[dict[str, Any]] = (), more: str = ""
 ) -> dict[str, dict[str, Any]]:
     binary: dict[str, Any] = {wire.NPY: {}, wire.ARROW: {}}
     answer = {"description": "In the form of Accept; as sent where it does not say."}
-    operation = {
+    operation: dict[str, Any] = {
         "operationId": name,
         "summary": told,
+        "description": more or told,
         "parameters": list(parameters),
         "requestBody": {"required": True, "content": {wire.JSON: {"schema": _ref(taken)}, **binary}},
         "responses": {

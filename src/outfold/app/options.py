@@ -6,6 +6,7 @@ import csv
 import difflib
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ def new_folder(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
 
 
 def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    """``click.option`` with paths as :class:`Path`."""
     if isinstance(settings.get("type"), type) and issubclass(settings["type"], Path):
         settings["type"] = click.Path(path_type=Path)
     return click.option(*names, **settings)
@@ -94,6 +96,22 @@ choosing = together(
     click.option("--label", metavar="COLUMN", help="A column to colour by; carried along as it is."),
     click.option("--obsm", metavar="KEY", help="Of an h5ad file: this entry of obsm instead of X."),
 )
+listening = together(
+    click.option(
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        metavar="HOST",
+        help="The address to listen on; any that other machines reach needs --token.",
+    ),
+    click.option(
+        "--token",
+        envvar="OUTFOLD_TOKEN",
+        show_envvar=True,
+        metavar="TOKEN",
+        help="A secret that every request has to carry, as Authorization: Bearer TOKEN.",
+    ),
+)
 scaling = click.option(
     "--scale",
     type=click.Choice(["standard", "robust", "none"]),
@@ -103,18 +121,33 @@ scaling = click.option(
 )
 fitting = together(
     click.option(
-        "--method", type=click.Choice([*METHODS]), default="diffusion-maps", show_default=True, metavar="NAME"
+        "--method",
+        type=click.Choice([*METHODS]),
+        default="diffusion-maps",
+        show_default=True,
+        metavar="NAME",
+        help="The method; outfold fit --help lists them.",
     ),
     click.option("--components", metavar="N|auto", help="How many coordinates. [default: 2]"),
-    click.option("--epsilon", metavar="NUMBER|RULE", help="Bandwidth of the kernel exp(-d^2 / (2 epsilon))."),
-    click.option("--neighbors", metavar="N|auto|null", help="How many neighbours a row sees."),
     click.option(
-        "--landmarks", metavar="N", help="Solve on so many rows (or this part of them) and extend to the rest."
+        "--epsilon", metavar="NUMBER|RULE", help="Bandwidth of the kernel exp(-d^2 / (2 epsilon)). [default: auto]"
+    ),
+    click.option("--neighbors", metavar="N|auto|null", help="How many neighbours a row sees. [default: the method's]"),
+    click.option(
+        "--landmarks",
+        metavar="N",
+        help="Solve on so many rows (or this part of them) and extend to the rest. [default: all rows, unless the "
+        "method is roseland]",
     ),
     click.option(
-        "--seed", type=click.IntRange(0), metavar="N", default=0, show_default="0", help="Of what is drawn at random."
+        "--seed",
+        type=click.IntRange(0),
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="Seed of what is drawn at random.",
     ),
-    click.option("--jobs", type=int, metavar="N", help="Threads. [default: all cores]"),
+    click.option("--jobs", type=click.IntRange(1), metavar="N", help="How many threads. [default: one for each core]"),
     click.option(
         "--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other parameter of the method; JSON or text."
     ),
@@ -175,6 +208,21 @@ def estimator(method: str, others: tuple[str, ...], *, bars: bool, **given: Any)
         found.set_params(verbose=bars)
     recipe(found)
     return found
+
+
+def spelled(words: str) -> str:
+    """How parameters that a message of the library names are given here; nothing where it names none.
+
+    >>> spelled("n_neighbors=900 is too many. Lower it or pass n_neighbors=None.")
+    '(On the command line: --neighbors; None is written null.)'
+    """
+    flags = {python: f"--{name}" for name, python in _NAMES.items()}
+    flags |= {name: f"--{name}" for name in ("epsilon", "landmarks")}
+    named = dict.fromkeys(re.findall(r"\b([a-z][a-z_]*)=", words))
+    if not named:
+        return ""
+    null = "; None is written null" if "=None" in words else ""
+    return f"(On the command line: {', '.join(flags.get(name, f'--set {name}=VALUE') for name in named)}{null}.)"
 
 
 def recipe(estimator: Any) -> Any:

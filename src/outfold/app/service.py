@@ -38,6 +38,7 @@ Array = NDArray[Any]
 ROWS = 10_000
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 LEARNING = 30.0  # seconds that a request waits for the way back to be learnt
+QUICK = 500  # points that the way back is learnt from within a few seconds
 ASIDE = ("checkpoint", "n_jobs", "verbose")  # parameters that are not about the model, and may name a folder
 OPTIONS: dict[str, tuple[str, ...]] = {"transform": ("trust", "coverage"), "trust": ("coverage",), "inverse": ()}
 
@@ -64,6 +65,7 @@ class Metrics:
         self.in_flight: Callable[[], int] = int
 
     def watch(self, path: str, status: int, seconds: float) -> None:
+        """Count an answer and its seconds."""
         route = path if path in self._routes else "other"
         self._requests[route, status] += 1
         counts = self._seconds.setdefault(route, [0] * (len(SECONDS) + 2))
@@ -73,9 +75,11 @@ class Metrics:
         counts[-1] += seconds
 
     def add_rows(self, path: str, rows: int) -> None:
+        """Count rows that were answered."""
         self._rows[path] += rows
 
     def text(self) -> str:
+        """All counts, as Prometheus reads them."""
         lines = ["# HELP outfold_requests_total Requests answered.", "# TYPE outfold_requests_total counter"]
         for (route, status), count in sorted(self._requests.items()):
             lines.append(f'outfold_requests_total{{route="{route}",code="{status}"}} {count}')
@@ -123,7 +127,7 @@ class Service:
         self.metrics = Metrics([path for path, *_ in self._paths()])
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="outfold-service")
         self._learner = ThreadPoolExecutor(1, thread_name_prefix="outfold-learner")
-        self._back: Future[Any] | None = None  # the way back, learnt when first asked for
+        self._back: Future[Any] | None = None  # the way back
         self._arrow = importlib.util.find_spec("pyarrow") is not None
         self._lock, self._running = threading.Lock(), 0
         self._blas = blas_threads(1)  # for as long as there is a service: threads of ours share the cores
@@ -139,6 +143,7 @@ class Service:
             self.estimator.trust(row)
 
     def close(self) -> None:
+        """Stop the threads; requests under way are not waited for."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._learner.shutdown(wait=False, cancel_futures=True)
         self._blas.restore_original_limits()
@@ -157,6 +162,7 @@ class Service:
         ]
 
     def routes(self) -> list[Route]:
+        """What can be asked, for Starlette."""
         return [Route(path, endpoint, methods=[method]) for path, method, endpoint in self._paths()]
 
     async def _health(self, request: Request) -> Response:
@@ -208,15 +214,27 @@ class Service:
             raise Refused(415, 'Arrow needs pyarrow on the side of the service: pip install "outfold[io]".')
         return kind
 
-    async def _way_back(self) -> None:
-        """Learn the way back once, beside the threads that answer."""
+    def learn_back(self) -> Future[Any]:
+        """Learn the way back once, beside the threads that answer; the first request for it does so if nobody did."""
         if self._back is None:
             self._back = self._learner.submit(self.estimator._learnt_back)
-        await asyncio.wait([asyncio.wrap_future(self._back)], timeout=LEARNING)
-        if not self._back.done():
+        return self._back
+
+    def learn_back_if_quick(self) -> str:
+        """Learn the way back now if it takes a few seconds only; when it is learnt, in words."""
+        points = len(np.atleast_1d(getattr(self.estimator, "landmarks_", ())))
+        if points > QUICK:
+            return f"learnt from {points} points when first asked for, which takes seconds to a minute"
+        self.learn_back()
+        return f"being learnt from {points} points"
+
+    async def _way_back(self) -> None:
+        back = self.learn_back()
+        await asyncio.wait([asyncio.wrap_future(back)], timeout=LEARNING)
+        if not back.done():
             message = "The way back is being learnt from the points of the model, which takes a while: ask again."
             raise Refused(503, message, headers={"retry-after": "10"})
-        if isinstance(error := self._back.exception(), ValueError):
+        if isinstance(error := back.exception(), ValueError):
             raise Refused(422, f"This model has no way back: {error}")
         if error is not None:
             raise error

@@ -7,22 +7,26 @@ from typing import Any
 
 import click
 
-from .fitting import opened
+from . import options
 from .options import option
+from .shared import opened
 from .telling import Teller
 
 
 @click.command(short_help="Answer requests over HTTP with a model.")
 @click.argument("model", type=click.Path(path_type=Path))
-@option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; others need a token.")
-@option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
-@option("--token", envvar="OUTFOLD_TOKEN", show_envvar=True, metavar="TOKEN",
-        help="What clients have to send as Authorization: Bearer TOKEN.")  # fmt: skip
+@options.listening
+@option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, metavar="N",
+        help="The port; 0 takes a free one.")  # fmt: skip
 @option("--name", "names", multiple=True, metavar="HOST",
         help="Another name that clients call it by, such as that of a proxy in front. Repeatable.")  # fmt: skip
-@option("--max-rows", type=click.IntRange(1), default=10_000, show_default=True, help="Of a request.")
-@option("--max-bytes", type=click.IntRange(1), default=1 << 25, show_default=True, help="Of a request.")
-@option("--workers", type=click.IntRange(1), help="Requests worked on at a time. [default: one for each core]")
+@option("--max-rows", type=click.IntRange(1), default=10_000, show_default=True, metavar="N",
+        help="How many rows a request may have.")  # fmt: skip
+@option("--max-bytes", type=click.IntRange(1), default=1 << 25, show_default=True, metavar="N",
+        help="How many bytes a request may have.")  # fmt: skip
+@option(
+    "--workers", type=click.IntRange(1), metavar="N", help="Requests worked on at a time. [default: one for each core]"
+)
 @option("--quiet", is_flag=True, help="Print the address and nothing else.")
 def serve(
     model: Path,
@@ -62,14 +66,13 @@ def serve(
     limits = guard.Limits(body_bytes=max_bytes, held_bytes=max(1 << 28, 4 * max_bytes))
     app = service.application(served, host=host, port=port, token=token or None, limits=limits, names=names)
     teller.row("takes", f"{max_rows} rows and {max_bytes} bytes at a time, {served.workers} requests at once")
+    teller.row("inverse", served.learn_back_if_quick())
 
     def ready(url: str) -> Any:
         click.echo(url if quiet else f"  {'address':<9} {url}")
 
     try:
         guard.run(app, host, port, ready=ready)
-    except OSError as error:
-        raise click.ClickException(str(error)) from error
     finally:
         served.close()
     teller.row("stopped", "as told")

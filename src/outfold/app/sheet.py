@@ -32,6 +32,7 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def page(title: str, body: str) -> str:
+    """A whole page around a body that is HTML already."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -41,6 +42,7 @@ def page(title: str, body: str) -> str:
 
 
 def figure(data: bytes, caption: str) -> str:
+    """A PNG picture with a caption."""
     encoded = base64.b64encode(data).decode("ascii")
     return (
         f'<figure><img alt="{text(caption)}" src="data:image/png;base64,{encoded}">'
@@ -57,4 +59,5 @@ def table(columns: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def text(words: Any) -> str:
+    """Words as text, whatever is in them."""
     return html.escape(str(words), quote=True)

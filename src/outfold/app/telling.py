@@ -36,6 +36,7 @@ class Teller:
             click.echo(f"  {name:<9} {text}", err=self.aside)
 
     def title(self, text: str, **facts: Any) -> None:
+        """A line of its own, before the rows."""
         self.facts.update(facts)
         if not self.quiet and not self.machine:
             click.echo(text, err=self.aside)
@@ -77,6 +78,7 @@ class Teller:
                 self.note(str(warning.message))
 
     def finish(self) -> None:
+        """The JSON object, if machines listen."""
         if self.machine:
             facts = plain({**self.facts, "notes": self.notes})
             click.echo(json.dumps(facts, ensure_ascii=False, allow_nan=False, default=str))

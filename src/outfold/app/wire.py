@@ -58,17 +58,20 @@ class Taken:
     by_place: bool = False  # whether columns by other names are taken by their place
 
     def check_rows(self, rows: int) -> None:
+        """Refuse too many rows, and none."""
         if rows > self.most_rows:
             raise TooMuch(f"{rows} rows; at most {self.most_rows} are taken at a time.")
         if rows == 0:
             raise Unfit("There are no rows.")
 
     def check_width(self, width: int, told: str) -> None:
+        """Refuse rows with another count of numbers."""
         if width not in self.widths:
             wanted = " or ".join(map(str, dict.fromkeys(self.widths)))
             raise Unfit(f"{told} has {width} numbers; {wanted} are needed ({listed(self.columns, 6)}).")
 
     def check_names(self, names: Sequence[str]) -> None:
+        """Refuse a table that lacks a column, or has far too many."""
         if len(names) > len(self.columns) + OTHER_COLUMNS:
             raise TooMuch(f"{len(names)} columns; the model has {len(self.columns)}.")
         there = set(names)
@@ -314,6 +317,7 @@ def write(form: str, table: Table) -> bytes:
 
 
 def npy_names(table: Table) -> list[str]:
+    """The columns of an npy answer, which cannot name them itself."""
     return [*table.names, *table.more]
 
 

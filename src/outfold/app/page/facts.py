@@ -9,7 +9,6 @@ import numpy as np
 
 from ...selection import residuals
 from ...tables import listed
-from ..fitting import LEFT_OUT
 from .streams import Stream
 
 DELTA = 0.1  # a coordinate counts while |lambda|^t > DELTA |lambda_1|^t
@@ -81,11 +80,7 @@ def model(name: str, estimator: Any, preparation: Any) -> dict[str, Any]:
     lines = [line.strip().split("  ", 1) for line in str(report).splitlines()[1:]] if report is not None else []
     fit = [[line[0].strip(), line[1].strip()] for line in lines if len(line) == 2 and line[0].strip() != "note"]
     columns = [["scaling", preparation.told()]]
-    columns += [
-        ["left out", f"{why}: {listed(gone, 30)}"]
-        for part, why in LEFT_OUT.items()
-        if (gone := getattr(preparation, part))
-    ]
+    columns += [["left out", f"{why}: {listed(gone, 30)}"] for _, why, gone in preparation.left_out()]
     if preparation.rows_left_out:
         columns.append(["left out", f"{preparation.rows_left_out} rows of the fit, for missing values"])
     shown = preparation.columns[:_MOST_COLUMNS]

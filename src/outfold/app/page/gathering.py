@@ -39,6 +39,7 @@ class Cloud:
     notes: list[str] = field(default_factory=list)
 
     def head(self) -> dict[str, Any]:
+        """What the page tells of the rows."""
         return {name: getattr(self, name) for name in ("rows", "told", "seen", "lacking", "outside", "notes")}
 
 

@@ -15,7 +15,7 @@ from . import facts, streams
 from .gathering import Cloud
 
 LARGEST = 20_000_000  # bytes of a file
-SCRIPTS = ("data.js", "drawing.js", "raster.js", "view.js", "panels.js", "labels.js", "page.js")
+SCRIPTS = ("data.js", "drawing.js", "raster.js", "view.js", "panels.js", "labels.js", "pointing.js", "page.js")
 
 
 @cache

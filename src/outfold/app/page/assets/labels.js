@@ -10,7 +10,7 @@ const Labels = (() => {
 
   function ticks(pen, scene) {
     const { camera, state } = scene, { width, height } = camera;
-    const { left, right, top, bottom } = View.PADS, x0 = left - 12, y0 = height - bottom + 14;
+    const { left, right, top, bottom } = View.PADS, x0 = left - 20, y0 = height - bottom + 22;
     pen.strokeStyle = token("line");
     pen.fillStyle = token("soft");
     pen.lineWidth = 1;

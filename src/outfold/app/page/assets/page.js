@@ -3,35 +3,35 @@
   const at = (name) => document.getElementById(name);
   const { element, number, count, token } = Panels;
   const camera = new View.Camera();
-  const state = { axes: [0, 1, -1], t: 0, colour: "plain", tool: "move", hover: null, path: null, fresh: null };
+  const state = { axes: [0, 1, -1], t: 0, colour: "plain", tool: "move", hover: null, path: null, fresh: null, all: false };
   const stage = at("stage"), canvas = at("points"), over = at("over");
   let facts, layer, rows = 0, heads = [], coordinates = [], columns = [], ranges = [], promises = [];
-  let colour, chosen, chosenCount = 0, known = null;  // known: where rows are on the screen now
+  let reach, colour, chosen, chosenCount = 0, known = null;  // known: where rows are on the screen now
 
   // -- streams --------------------------------------------------------------------------------------------------
 
   function wanted(index) {  // a column, read once
     promises[index] ??= Data.stream(heads[index], index).then((stream) => {
       columns[index] = stream;
-      if (stream.role === "coordinate") ranges[coordinates.indexOf(index)] = View.extent(stream.values);
+      if (stream.role === "coordinate") ranges[coordinates.indexOf(index)] = ranged(stream.values);
       return stream;
     });
     return promises[index];
   }
 
+  const ranged = (values) => {
+    const fence = View.fence(values), ends = (fences) => View.joined(View.spread([values], fences).ends);
+    return { fence, all: ends(), most: ends([fence]) };
+  };
   const axis = (k) => (k < 0 ? null : k < coordinates.length ? columns[coordinates[k]]?.values : rowAxis());
   let rowLine = null;
   function rowAxis() {  // where there is one coordinate only, the other axis is the order of the rows
     rowLine ??= Float32Array.from({ length: rows }, (_, row) => row + 1);
-    ranges[coordinates.length] = [1, rows];
+    ranges[coordinates.length] = ranged(rowLine);
     return rowLine;
   }
 
   const weight = (k) => (facts.model.diffusion.base && k < coordinates.length ? facts.model.diffusion.base[k] ** state.t : 1);
-  const reach = (k) => {  // of all rows and of those that landed
-    const new_ = state.fresh?.reaches[k];
-    return new_ ? [Math.min(ranges[k][0], new_[0]), Math.max(ranges[k][1], new_[1])] : ranges[k];
-  };
   const shownAxes = () => state.axes.filter((k) => k >= 0);
   const place = (k, row) => columns[coordinates[k]].values[row] * weight(k);
 
@@ -64,8 +64,9 @@
     const dots = devicePixelRatio || 1, paper = Panels.rgb(token("paper")).map((part) => part / 255);
     camera.width = stage.clientWidth;
     camera.height = stage.clientHeight;
+    View.PADS.top = 18 + Math.max(...[at("tools"), at("beyond")].map((tool) => tool.offsetTop + tool.offsetHeight));
     layer.size(Math.round(camera.width * dots), Math.round(camera.height * dots));
-    camera.look(shownAxes().map(reach), shownAxes().map(weight));
+    camera.look(state.all ? reach.all : reach.most, shownAxes().map(weight));
     layer.clear(paper, camera.deep);
     const [x, y, z] = state.axes.map(axis), grown = Math.min(camera.zoom, 40) ** 0.35, size = Math.max(1, sized(rows) * grown * dots);
     const shared = { ...camera.uniforms(), paper, edge: paper };
@@ -147,11 +148,29 @@
     await Promise.all(axes.filter((k) => k >= 0 && k < coordinates.length).map((k) => wanted(coordinates[k])));
     state.axes = axes;
     axes.forEach((k, slot) => { at(`axis-${slot}`).value = String(k); });
-    camera.fit();
+    reckon();
     if (state.colour === "density") recolour();
     if (colour) colour.middles = Labels.middles(scene());
     showSpectrum();
     markPairs();
+    redraw();
+  }
+
+  function reckon() {  // what a view of all rows shows, and one without the few that lie far out
+    const shown = shownAxes(), fences = shown.map((k) => ranges[k].fence), fresh = state.fresh && shown.map((k) => state.fresh.places[k]);
+    const joined = (...parts) => shown.map((_, slot) => View.joined(parts.map(({ ends }) => ends[slot])));
+    const ours = View.spread(shown.map(axis), fences), theirs = View.spread(fresh ?? [[]], fences);
+    const all = { ends: shown.map((k) => ranges[k].all) };
+    reach = { all: fresh ? joined(all, View.spread(fresh)) : joined(all), most: fresh ? joined(ours, theirs) : joined(ours), far: ours.far + theirs.far };
+    showAll(theirs.far > 0 || (state.all && reach.far > 0));
+  }
+
+  function showAll(all) {  // or without what lies far out
+    const told = `${count(reach.far)} far row${reach.far === 1 ? "" : "s"}`;
+    state.all = all;
+    at("beyond").hidden = !reach.far;
+    at("beyond").textContent = all ? `${told} in view · Leave out` : `${told} out of view · Show all`;
+    camera.fit();
     redraw();
   }
 
@@ -186,7 +205,7 @@
     layer?.forget(colour?.shades);
     const stream = columns[Number(state.colour)];
     if (state.colour === "plain") colour = Panels.plain(rows);
-    else if (state.colour === "density") colour = Panels.density(state.axes.map(axis), state.axes.map((k) => ranges[k]), rows);
+    else if (state.colour === "density") colour = Panels.density(state.axes.map(axis), reach.most, rows);
     else if (stream.role === "outside") colour = Panels.grouped(stream.values, FLAGS);
     else if (stream.words) colour = Panels.grouped(stream.values, stream.words);
     else colour = Panels.amounts(stream.values);
@@ -213,7 +232,7 @@
 
   function showPairs() {
     const axes = coordinates.map((_, k) => axis(k));
-    Panels.pairs(at("pairs"), axes, ranges, colour, state.axes, (i, j) => setAxes([i, j, -1]));
+    Panels.pairs(at("pairs"), axes, ranges.map((range) => range.most), colour, state.axes, (i, j) => setAxes([i, j, -1]));
   }
 
   function markPairs() {
@@ -331,12 +350,13 @@
         const members = [...outside.values.keys()].filter((row) => outside.values[row] === flag);
         return { count: members.length, places: places.map((values) => Float32Array.from(members, (row) => values[row])), shades: new Uint8Array(members.length).fill(flag) };
       });
-      state.fresh = { ...found, places, reaches: places.map(View.extent), groups, outside, error: of("error") };
+      state.fresh = { ...found, places, groups, outside, error: of("error") };
       told_.textContent = `${count(found.rows)} rows of ${found.told} landed. ${found.notes.join(" ")}`;
       const legend = at("new-legend");
       legend.replaceChildren(Panels.marked(0, "new", groups[0].count), Panels.marked(1, "new, outside the data", groups[1].count));
       if (state.fresh.error) legend.append(element("p", { class: "soft", text: "Rings: error bands that hold the place with probability 0.9 (not drawn in 3-D). Rows outside the data have none." }));
       at("forget").hidden = false;
+      reckon();
     } catch (error) {
       told_.className = "wrong";
       told_.textContent = error.message;
@@ -351,63 +371,10 @@
     at("new-legend").replaceChildren();
     at("landed").textContent = "";
     at("forget").hidden = true;
-    redraw();
+    reckon();
   }
 
-  // -- pointer and keys -----------------------------------------------------------------------------------------
-
-  function pointing() {
-    const down = new Map();
-    let moved = false, apart = 0, asked = null;
-    const spot = (event) => { const box = canvas.getBoundingClientRect(); return [event.clientX - box.left, event.clientY - box.top]; };
-    const spread = () => { const [a, b] = [...down.values()]; return Math.hypot(a[0] - b[0], a[1] - b[1]); };
-    canvas.addEventListener("pointerdown", (event) => {
-      canvas.setPointerCapture(event.pointerId);
-      down.set(event.pointerId, spot(event));
-      moved = false;
-      if (down.size === 2) [apart, state.path] = [spread(), null];
-      else if (state.tool !== "move") state.path = [spot(event)];
-    });
-    canvas.addEventListener("pointermove", (event) => {
-      const [x, y] = spot(event), before = down.get(event.pointerId);
-      if (!before) {
-        asked ??= setTimeout(() => { asked = null; if (!down.size && !pending) setHover(pointed(...last), ...last); }, 40);
-        last = [x, y];
-        return;
-      }
-      if (Math.hypot(x - before[0], y - before[1]) > 2) moved = true;
-      if (!moved) return;
-      setHover(null);
-      down.set(event.pointerId, [x, y]);
-      if (down.size === 2) {
-        camera.zoomed(spread() / (apart || 1), x, y);
-        apart = spread();
-        redraw(true);
-      } else if (state.path) {
-        if (state.tool === "lasso") state.path.push([x, y]);
-        else state.path = [state.path[0], [x, state.path[0][1]], [x, y], [state.path[0][0], y]];
-        drawOver(devicePixelRatio || 1);
-      } else {
-        camera.dragged(x - before[0], y - before[1]);
-        redraw(true);
-      }
-    });
-    const ended = (event) => {
-      if (!down.delete(event.pointerId)) return;
-      if (state.path?.length > 2) select(View.within(screens(), state.path, camera.width, camera.height), event.shiftKey);
-      if (!moved && event.type === "pointerup") setHover(pointed(...spot(event)), ...spot(event));
-      state.path = null;
-      redraw();
-    };
-    let last = [0, 0];
-    for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, ended);
-    canvas.addEventListener("pointerleave", () => { if (!down.size) { clearTimeout(asked); asked = null; setHover(null); } });
-    canvas.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      camera.zoomed(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), ...spot(event));
-      redraw(true);
-    }, { passive: false });
-  }
+  // -- keys and files -------------------------------------------------------------------------------------------
 
   function keys(event) {
     const step = 24, arrows = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] };
@@ -417,8 +384,10 @@
     else if (event.key === "+" || event.key === "=") camera.zoomed(1.25, ...middle);
     else if (event.key === "-") camera.zoomed(0.8, ...middle);
     else if (event.key === "0") camera.fit();
+    else if (event.key.toLowerCase() === "a") showAll(!state.all);
     else if (next) {
       const row = ((state.hover?.fresh === false ? state.hover.row : next > 0 ? -1 : 0) + next + rows) % rows;
+      if (!state.all && shownAxes().some((k) => View.beyond(ranges[k].fence, axis(k)[row]))) { showAll(true); draw(); }
       setHover({ fresh: false, row }, ...whereIs({ fresh: false, row }));
       at("said").textContent = [...at("tip").children].map((line) => line.textContent).join(", ");
     } else if (event.key === "Enter" && state.hover?.fresh === false) select([state.hover.row], true);
@@ -506,6 +475,7 @@
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => setTheme(event.matches ? "dark" : "light"));
     at("tools").addEventListener("click", (event) => { const { tool } = event.target.dataset; if (tool) setTool(tool); });
     at("fit").addEventListener("click", () => { camera.fit(); redraw(); });
+    at("beyond").addEventListener("click", () => showAll(!state.all));
     for (const [name, by] of [["closer", 1.4], ["wider", 1 / 1.4]])
       at(name).addEventListener("click", () => { camera.zoomed(by, camera.width / 2, camera.height / 2); redraw(); });
     at("download").addEventListener("click", download);
@@ -514,7 +484,8 @@
     canvas.addEventListener("webglcontextlost", (event) => event.preventDefault());
     canvas.addEventListener("webglcontextrestored", () => { layer.begin?.(); redraw(); });
     new ResizeObserver(() => redraw()).observe(stage);
-    pointing();
+    Pointing.listen(canvas, { camera, state, pointed, setHover, redraw, busy: () => pending, drawPath: () => drawOver(devicePixelRatio || 1),
+      enclose: (add) => select(View.within(screens(), state.path, camera.width, camera.height), add) });
   }
 
   function choose() {  // who draws: WebGL2, or the processor where it is faster or the only one there is
@@ -546,6 +517,7 @@
     await Promise.all([...coordinates.slice(0, 2), ...(label < 0 ? [] : [label])].map(wanted));
     if (coordinates.length === 1) rowAxis();
     showSpectrum();
+    reckon();
     choose();
     wire();
     if (facts.live) dropping();
@@ -578,7 +550,7 @@
   window.outfold = Object.freeze({
     ready: () => ready,
     loaded: () => loaded,
-    state: () => ({ axes: [...state.axes], t: state.t, colour: state.colour, rows, chosen: chosenCount, frames, coarse, drawing: layer instanceof Raster.Layer ? "processor" : "webgl" }),
+    state: () => ({ axes: [...state.axes], t: state.t, colour: state.colour, rows, chosen: chosenCount, all: state.all, frames, coarse, drawing: layer instanceof Raster.Layer ? "processor" : "webgl" }),
     positions: (wantedRows) => wantedRows.map((row) => coordinates.map((_, k) => place(k, row))),
     landed: () => Array.from({ length: state.fresh?.rows ?? 0 }, (_, row) => coordinates.map((_, k) => state.fresh.places[k][row] * weight(k))),
     screen: (wantedRows) => wantedRows.map((row) => whereIs({ fresh: false, row })),

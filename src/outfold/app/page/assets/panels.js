@@ -72,12 +72,9 @@ const Panels = (() => {
     return { shades, palette: palette(colours), kind: "groups", words, counts, colours, shown, lacking, values };
   }
 
-  function amounts(values, { cut = 0.005 } = {}) {
-    const step = Math.max(1, Math.floor(values.length / 20000)), sample = [];
-    for (let row = 0; row < values.length; row += step) if (Number.isFinite(values[row])) sample.push(values[row]);
-    sample.sort((a, b) => a - b);
-    const at = (part) => sample[Math.round(part * (sample.length - 1))] ?? 0;
-    let [low, high] = [at(cut), at(1 - cut)];
+  function amounts(values) {
+    const sample = View.sorted(values), at = (part) => sample[Math.round(part * (sample.length - 1))] ?? 0;
+    let [low, high] = [at(0.005), at(0.995)];  // the rest looks like the ends
     if (!(high > low)) [low, high] = [at(0), at(1)];
     const shades = new Uint8Array(values.length), scale = high > low ? 254 / (high - low) : 0;
     let lacking = false;
@@ -93,8 +90,9 @@ const Panels = (() => {
   function density(axes, ranges, rows) {  // log of the rows in each square of the picture; t does not change it
     const side = 200, counts = new Float32Array(side * side), cells = new Int32Array(rows);
     const [[a, b], [c, d]] = ranges, sx = (side - 1) / (b - a || 1), sy = (side - 1) / (d - c || 1);
+    const cell = (value) => Math.min(side - 1, Math.max(0, Math.round(value)));  // rows beyond the view are at its edge
     for (let row = 0; row < rows; row++) {
-      cells[row] = Math.round((axes[0][row] - a) * sx) + side * Math.round((axes[1][row] - c) * sy);
+      cells[row] = cell((axes[0][row] - a) * sx) + side * cell((axes[1][row] - c) * sy);
       counts[cells[row]]++;
     }
     const smooth = blurred(blurred(counts, side, 1), side, side), values = new Float32Array(rows);
@@ -172,13 +170,14 @@ const Panels = (() => {
     }
     const weights = facts.weights ? time.base.slice(0, facts.values.length).map((base) => base ** t) : facts.values.map(Math.abs);
     const most = Math.max(...weights, 1e-300), n = weights.length, left = facts.left ?? [];
-    const [width, height, low, high, start] = [316, left.length ? 168 : 116, 100, 8, 34];
+    const [width, height, low, high] = [316, left.length ? 168 : 116, 100, 8];
+    const marks = [0, 0.5, 1].map((part) => [part * most, number(part * most, 2)]), start = 10 + 6 * Math.max(4, ...marks.map(([, text]) => text.length));
     const image = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Eigenvalues" });
     const step = (width - start - 4) / n, bar = Math.min(0.72 * step, 22), y = (value) => low - (low - high) * value / most;
     const ink = { "font-size": 10, fill: token("soft") };
-    for (const value of [0, 0.5, 1]) {
-      image.append(drawn("line", { x1: start, x2: width, y1: y(value * most), y2: y(value * most), stroke: token("line") }));
-      image.append(drawn("text", { ...ink, x: start - 5, y: y(value * most) + 3, "text-anchor": "end" }, number(value * most, 2)));
+    for (const [value, text] of marks) {
+      image.append(drawn("line", { x1: start, x2: width, y1: y(value), y2: y(value), stroke: token("line") }));
+      image.append(drawn("text", { ...ink, x: start - 5, y: y(value) + 3, "text-anchor": "end" }, text));
     }
     weights.forEach((value, at) => {
       const x = start + step * (at + 0.5), top = y(value), on = shownAxes.includes(at);
@@ -187,7 +186,7 @@ const Panels = (() => {
       image.append(made);
       if (n <= 24 || (at + 1) % 5 === 0) image.append(drawn("text", { ...ink, x, y: low + 12, "text-anchor": "middle" }, at + 1));
       if (at < left.length) {
-        const size = 30 * left[at];
+        const size = 30 * Math.min(left[at], 1);
         const dot = drawn("rect", { x: x - bar / 2, y: 152 - size, width: bar, height: Math.max(size, 0.5), rx: 1.5, fill: token(on ? "accent" : "faint"), opacity: 0.75 });
         dot.append(drawn("title", {}, `coordinate ${at + 1}: ${number(left[at], 3)} is not explained by those before it`));
         image.append(dot);
@@ -234,6 +233,7 @@ const Panels = (() => {
     for (let at = 0; at < side * side; at++) data.set([...paper, 255], 4 * at);
     const step = Math.max(1, Math.ceil(x.length / 6000)), room = side - 7;
     for (let row = 0; row < x.length; row += step) {
+      if (x[row] < across[0] || x[row] > across[1] || y[row] < up[0] || y[row] > up[1]) continue;
       const i = 3 + Math.round((x[row] - across[0]) / (across[1] - across[0] || 1) * room);
       const j = side - 4 - Math.round((y[row] - up[0]) / (up[1] - up[0] || 1) * room), shade = 4 * colour.shades[row];
       for (const at of x.length < 2500 ? [0, 1, side, side + 1] : [0])

@@ -1,16 +1,45 @@
 // Where a row is on the screen: the same lines as in the shader, for pointing, selecting and labels.
 const View = (() => {
-  const PADS = { left: 52, right: 22, top: 60, bottom: 44 };
+  const PADS = { left: 60, right: 22, top: 72, bottom: 52 };  // top: what the tools leave
 
-  function extent(values) {
-    let low = Infinity, high = -Infinity;
-    for (let row = 0; row < values.length; row++) {
-      const value = values[row];
-      if (value < low) low = value;
-      if (value > high) high = value;
-    }
-    return low <= high ? [low, high] : [0, 1];
+  function sorted(values) {  // some of many
+    const step = Math.max(1, Math.floor(values.length / 20_000)), found = [];
+    for (let row = 0; row < values.length; row += step) if (Number.isFinite(values[row])) found.push(values[row]);
+    return Float64Array.from(found).sort();
   }
+
+  // A few rows very far out would leave the others no room. Beyond the fence is what lies farther from the bulk of the
+  // values than the bulk is wide; the bulk is all but a few at each end, or but 1 in 400.
+  const EVERYWHERE = [-Infinity, Infinity], FEW = 3, PART = 0.0025, ENOUGH = 30;
+  function fence(values) {
+    const found = sorted(values), cut = Math.max(FEW, Math.floor(PART * found.length));
+    const low = found[cut], high = found[found.length - 1 - cut];
+    return found.length < ENOUGH || !(high > low) ? EVERYWHERE : [2 * low - high, 2 * high - low];
+  }
+
+  const beyond = ([low, high], value) => value < low || value > high;
+
+  function spread(axes, fences = axes.map(() => EVERYWHERE)) {  // least and most of rows within all fences, and how many are not
+    const low = axes.map(() => Infinity), high = axes.map(() => -Infinity);
+    let far = 0;
+    for (let row = 0; row < axes[0].length; row++) {
+      if (fences.some((ends, at) => beyond(ends, axes[at][row]))) {
+        far++;
+        continue;
+      }
+      for (let at = 0; at < axes.length; at++) {
+        const value = axes[at][row];
+        if (value < low[at]) low[at] = value;
+        if (value > high[at]) high[at] = value;
+      }
+    }
+    return { ends: low.map((least, at) => [least, high[at]]), far };
+  }
+
+  const joined = (parts) => {
+    const low = Math.min(...parts.map(([least]) => least)), high = Math.max(...parts.map(([, most]) => most));
+    return low <= high ? [low, high] : [0, 1];
+  };
 
   class Camera {
     constructor() {
@@ -173,5 +202,5 @@ const View = (() => {
     return found;
   }
 
-  return { Camera, PADS, extent, grid, nearest, within, ticks };
+  return { Camera, PADS, fence, beyond, spread, joined, sorted, grid, nearest, within, ticks };
 })();
