@@ -83,8 +83,7 @@ class SpectralModel:
                 mass[beyond] = -np.inf
             embedding[at], log_mass[at] = values, mass
 
-        for _ in runner.map(fill, blocks, "embedding"):
-            pass
+        runner.each(fill, blocks, "embedding")
         return embedding, self.reference.judge(log_mass)
 
     @property

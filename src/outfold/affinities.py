@@ -109,8 +109,7 @@ class Affinities:
         values = measured.data if sparse else measured
         witness = kernel.witness(values)
         blocks = row_blocks(len(values), 1 if sparse else values.shape[1])
-        for _ in runner.map(lambda block: kernel.affinity(values[block]), blocks, "kernel"):
-            pass  # measured holds affinities now
+        runner.each(lambda block: kernel.affinity(values[block]), blocks, "kernel")  # measured holds affinities now
         seen = measured if witness is None else csr_array((witness, measured.indices, measured.indptr), measured.shape)
         reference = Reference.of(lonely_mass(seen, measure), np.log(seen @ measure), measure)
         degree = measured.nnz / len(measure) if sparse else float(len(measure))

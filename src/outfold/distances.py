@@ -103,8 +103,7 @@ class Distances:
         def fill(block: slice) -> None:
             out[block] = self.cross(self.anchors[block])
 
-        for _ in runner.map(fill, row_blocks(n, n), "distances"):
-            pass
+        runner.each(fill, row_blocks(n, n), "distances")
         return out
 
     def cross(self, Z: Array, slack: float = 0.0) -> Array:

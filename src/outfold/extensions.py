@@ -212,8 +212,7 @@ def by_blocks(of: Callable[[Array], Array], Z: Array, columns: int, width: int, 
         with np.errstate(over="ignore", invalid="ignore"):
             out[block] = of(np.ascontiguousarray(Z[block], dtype=float))
 
-    for _ in runner.map(fill, row_blocks(len(Z), width), "extension"):
-        pass
+    runner.each(fill, row_blocks(len(Z), width), "extension")
     return out
 
 

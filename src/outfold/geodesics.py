@@ -253,8 +253,7 @@ def shortest_paths(lengths: csr_array, sources: Array, runner: Threads) -> Array
         _paths.shortest_paths(ptr, index, lengths.data, sources, order, LANES, filled, block.start, block.stop)
 
     blocks = [slice(low, min(low + 4 * LANES, count)) for low in range(0, count, 4 * LANES)]
-    for _ in runner.map(find, blocks, "geodesics"):
-        pass
+    runner.each(find, blocks, "geodesics")
     return out
 
 
@@ -267,8 +266,7 @@ def _kernel(table: Array, at: Array, runner: Threads) -> Array:
         rows *= rows
         rows *= -0.5
 
-    for _ in runner.map(fill, row_blocks(len(at), len(at)), "kernel"):
-        pass
+    runner.each(fill, row_blocks(len(at), len(at)), "kernel")
     return out
 
 

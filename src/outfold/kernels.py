@@ -200,8 +200,7 @@ class KernelValues:
         def fill(block: slice) -> None:
             out[block] = self._of(self.distances.anchors[block]) if squared is None else self._rbf(out[block])
 
-        for _ in runner.map(fill, row_blocks(n, n), "kernel"):
-            pass
+        runner.each(fill, row_blocks(n, n), "kernel")
         return out
 
     def values(self, Z: Array) -> tuple[Array, Array]:

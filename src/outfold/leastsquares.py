@@ -185,8 +185,7 @@ def _degrees(rule: CanonicalRule, Z: Array, runner: Threads) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             out[block] = rule.log_scaling(np.ascontiguousarray(Z[block]))
 
-    for _ in runner.map(fill, row_blocks(len(Z), rule.row_entries), "degrees"):
-        pass
+    runner.each(fill, row_blocks(len(Z), rule.row_entries), "degrees")
     return out
 
 

@@ -281,8 +281,7 @@ class Passes:
             good = clear(_log_top(W), q, self.least)
             u[block][good] = self.measure[block][good] * q[good, 0] ** -alpha
 
-        for _ in self._walk(look, "degrees"):
-            pass
+        self.runner.each(look, row_blocks(len(self.X), self.geometry.row_entries), "degrees")
         return u
 
     def sums(self, u: Array) -> Array:

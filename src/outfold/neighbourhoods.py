@@ -239,8 +239,7 @@ class Here:
 
         step = max(1, TABLE_ENTRIES // len(self.answering))
         blocks = [slice(at, min(at + step, len(asked))) for at in range(0, len(asked), step)]
-        for _ in Threads(n_jobs).map(ask, blocks, "neighbours"):
-            pass
+        Threads(n_jobs).each(ask, blocks, "neighbours")
         return out
 
 

@@ -78,8 +78,7 @@ class Decay:
         def look(block: slice) -> None:
             units[block] = table_kth(distances.cross(anchors[block]), ones, neighbours + 1)
 
-        for _ in runner.map(look, row_blocks(len(anchors), WIDE * len(anchors)), "neighbours"):
-            pass
+        runner.each(look, row_blocks(len(anchors), WIDE * len(anchors)), "neighbours")
         least = unit_floor(np.sqrt(units)) ** 2  # of nearly equal points
         return cls(distances, neighbours, decay, np.maximum(units, least), least)
 

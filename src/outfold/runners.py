@@ -96,6 +96,10 @@ class Threads:
             return
         yield from self.over(function, ((block, (block,)) for block in blocks), title, blocks[-1].stop)
 
+    def each(self, function: Callable[[slice], Any], blocks: list[slice], title: str) -> None:
+        """Call ``function(block)`` for every block, one after another or together: for what fills arrays."""
+        deque(self.map(function, blocks, title), maxlen=0)
+
     def over(
         self, function: Callable[..., Any], items: Iterable[tuple[slice, tuple[Any, ...]]], title: str, rows: int
     ) -> Iterator[Any]:
