@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ._problem import Kept, Problem
 from ._report import Report
 from .bandwidths import ALL_EQUAL
+from .distances import LARGEST
 from .extensions import Known
 from .landmarks import Anchors, Everything, able
 from .normalizations import Operator, Rows
@@ -236,7 +237,7 @@ def _check_points(points: Array) -> None:
     if (points == points[0]).all():
         raise ValueError(ALL_EQUAL)
     largest = np.nanmax(np.abs(points))
-    if largest > 1e150:
+    if largest > LARGEST:
         raise ValueError(f"Squared distances overflow: the data reaches {largest:.1e}. Rescale the features.")
 
 

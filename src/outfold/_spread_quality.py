@@ -20,7 +20,7 @@ from scipy.spatial.distance import cdist
 
 from . import neighbourhoods, scale
 from .alignment import Alignment
-from .distances import Distances, Metric
+from .distances import LARGEST, Distances, Metric
 from .runners import Threads, row_blocks
 from .sources import Source, checked, in_dask, shuffled
 
@@ -337,7 +337,7 @@ class Asking:
 
     def tables(self, space: Space, rows: Array, start: int) -> Iterator[tuple[slice, Array]]:
         """Squared distances to the rows of a part, some that ask at a time; a row is infinitely far from itself."""
-        if np.abs(rows).max() > neighbourhoods.LARGEST:
+        if np.abs(rows).max() > LARGEST:
             raise ValueError(f"Squared distances overflow: the rows reach {np.abs(rows).max():.1e}. Rescale them.")
         to = space.to(rows)
         step = max(1, neighbourhoods.TABLE_ENTRIES // len(rows))

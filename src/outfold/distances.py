@@ -23,6 +23,7 @@ from .runners import Threads, row_blocks
 Array = NDArray[Any]
 
 FEW_FEATURES = 8  # up to here distances are quickest one by one
+LARGEST = 1e150  # entry whose square is finite
 
 _ALIASES = {"l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean"}
 _SCIPY = (
@@ -32,6 +33,11 @@ _SCIPY = (
 )  # fmt: skip
 _SKLEARN = ("haversine", "nan_euclidean")
 METRICS = (*sorted((*_SCIPY, *_SKLEARN, *(a for a in _ALIASES))), "precomputed")
+
+
+def bounded(Z: Array) -> Array:
+    """Rows with entries no larger than ``LARGEST``, so that their squares do not overflow in a search."""
+    return np.clip(Z, -LARGEST, LARGEST)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from . import landmarks, neighbors
-from .distances import Distances, Metric
+from .distances import Distances, Metric, bounded
 from .elementwise import exponential, softmax
 from .reconstruction import BarycentricRule
 from .runners import Threads, blas_threads, row_blocks
@@ -449,7 +449,7 @@ class RegressorModel:
     columns: int
 
     def embed(self, Z: Array, runner: Threads) -> Array:
-        found = np.asarray(self.regressor.predict(np.clip(np.asarray(Z, dtype=float), -1e150, 1e150)), dtype=float)
+        found = np.asarray(self.regressor.predict(bounded(np.asarray(Z, dtype=float))), dtype=float)
         if found.size != len(Z) * self.columns:
             raise ValueError(
                 f"{type(self.regressor).__name__}.predict returned shape {found.shape} for {len(Z)} rows; an extension "

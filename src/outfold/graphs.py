@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from . import _patterns, neighbors
-from .distances import Distances
+from .distances import LARGEST, Distances
 from .neighbors import Lists, Search
 from .runners import Threads, free_memory
 
@@ -359,7 +359,7 @@ class SparseGraph:
 
     @staticmethod
     def _beyond(Z: Array) -> Array:
-        return np.abs(Z).max(axis=1) > 1e150
+        return np.abs(Z).max(axis=1) > LARGEST
 
     def _rows(self, Z: Array, lists: Lists | None, runner: Threads) -> csr_array:
         radii, sigma = self._own(lists)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from . import neighbors
 from .bandwidths import NO_BANDWIDTH, Bandwidth, Fixed, Neighbor, Percentile
-from .distances import Distances, Metric
+from .distances import Distances, Metric, bounded
 from .elementwise import exponential
 from .graphs import DenseSurvey
 from .runners import Threads, row_blocks
@@ -208,7 +208,7 @@ class KernelValues:
             squared = self.distances.cross(Z, slack=1e-13 / self.gamma)
             log_mass = self.nearness.log_mass(np.maximum(squared.min(axis=1), 0.0))
             return self._rbf(squared), log_mass
-        lists = self.search.closest(np.clip(Z, -1e150, 1e150), 1, Threads(1))
+        lists = self.search.closest(bounded(Z), 1, Threads(1))
         return self._of(Z), self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
 
     def pairs(self, X: Array, Y: Array) -> Array:

@@ -25,7 +25,7 @@ from scipy.sparse import csr_array, issparse
 
 from . import graphs, neighbors
 from .centring import CentredRule
-from .distances import Given
+from .distances import LARGEST, Given
 from .extensions import Extension, Known
 from .graphs import AllPairs, Ball, DenseGraph, DenseSurvey, Mutual, SearchSurvey, SparseGraph, Union
 from .lowrank import LowRankRule
@@ -35,7 +35,6 @@ from .runners import Threads, row_blocks
 Array = NDArray[Any]
 
 DEGREES = ("training", "joint")
-FARTHEST = 1e150  # beyond, squares overflow
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def joint_degrees(rule: CanonicalRule, Z: Array, runner: Threads) -> tuple[Array
     d = S^alpha sqrt(delta), delta = S^-alpha sum_j w_j m_j S_j^-alpha, S = sum_j m_j w_j: sqrt(S) at alpha 0,
     sqrt(S sum_j w_j m_j / S_j) at 1. A row too far for its squares sees itself alone, and d = 1.
     """
-    near = np.flatnonzero(np.abs(Z).max(axis=1, initial=0.0) <= FARTHEST)
+    near = np.flatnonzero(np.abs(Z).max(axis=1, initial=0.0) <= LARGEST)
     n, measure = len(rule.markov.measure), np.append(rule.markov.measure, np.ones(len(near)))
     W = _joint_kernel(rule.markov, Z[near], measure, runner)
     mass = W @ measure

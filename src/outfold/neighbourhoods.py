@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from . import _resolve
-from .distances import Distances, Metric
+from .distances import LARGEST, Distances, Metric
 from .runners import Threads, free_memory
 from .sources import in_dask
 
@@ -26,7 +26,6 @@ TABLE_ENTRIES = 1 << 22  # 32 MB of distances at a time, on each thread
 ALL_PAIRS = 1 << 30  # up to so many pairs every row asks: about 32 000 rows
 LEAST_ROWS = 1000  # that ask where a part of them does
 CORRELATED_ROWS = 2000  # whose pairs are correlated
-LARGEST = 1e150  # entry whose square is finite
 GROUPS = 10  # of rows, whose answers tell the standard error
 
 

@@ -30,6 +30,7 @@ from . import graphs, neighbors
 from ._passes import Dense, Near, Passes
 from ._problem import Problem
 from .checkpoints import Checkpoint
+from .distances import bounded
 from .graphs import AllPairs, DenseGraph, Either, SearchSurvey, kth
 from .landmarks import Anchors, along_the_tree
 from .neighbors import Lists
@@ -56,7 +57,7 @@ class NearestLandmarks:
         return neighbors.row_entries(self.search)
 
     def lists(self, Z: Array, runner: Threads) -> Lists:
-        lists = self.search.closest(np.clip(Z, -1e150, 1e150), self.k, runner)
+        lists = self.search.closest(bounded(Z), self.k, runner)
         if len(lists.index) > self.k * len(Z):
             last = kth(lists, np.ones(len(self.anchors)), self.k)
             lists = lists.kept(lists.squared <= np.repeat(last, np.diff(lists.ptr)))
