@@ -193,8 +193,8 @@ def test_data_too_wide_for_squares_is_told_to_rescale():
 
 
 def test_a_dense_kernel_that_cannot_fit_is_refused_with_the_numbers(monkeypatch):
-    from outfold import graphs
-
-    monkeypatch.setattr(graphs, "free_memory", lambda: 1e6)
-    with pytest.raises(MemoryError, match=r"n = 400 points needs about 0\.0 GB.*n_neighbors=32.*landmarks"):
+    monkeypatch.setattr("outfold.runners.free_memory", lambda: 1e6)
+    with pytest.raises(
+        MemoryError, match=r"n = 400 points needs about 0\.00282 GB, and 0\.001 GB are free.*n_neighbors=32.*landmarks"
+    ):
         DiffusionMaps(n_neighbors=None).fit(np.random.default_rng(0).normal(size=(400, 3)))

@@ -23,7 +23,7 @@ from .exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
 from .extensions import Auto, Known, Nystrom
 from .inverse import WayBack
 from .landmarks import Everything
-from .runners import Threads, free_memory
+from .runners import Threads, check_fits
 from .sources import InMemory, Source
 from .trust import Trust
 
@@ -209,12 +209,8 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         shape = (len(rows), self._n_features_out)
         dtype = rows.values.dtype if isinstance(rows, InMemory) else np.dtype(float)
         if out is None:
-            needed, free = float(np.prod(shape)) * dtype.itemsize, free_memory()
-            if needed > free:
-                raise MemoryError(
-                    f"The embedding of {shape[0]} rows takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. "
-                    "out='embedding.npy' writes it to disk."
-                )
+            told = f"The embedding of {shape[0]} rows needs"
+            check_fits(float(np.prod(shape)) * dtype.itemsize, told, "out='embedding.npy' writes it to disk.")
             out = np.empty(shape, dtype)
         flags: list[Array] = []
         with sinks.opened(out, shape, dtype, list(self.get_feature_names_out())) as write:

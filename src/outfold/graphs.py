@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 from . import _patterns, neighbors
 from .distances import LARGEST, Distances
 from .neighbors import Lists, Search
-from .runners import Threads, free_memory
+from .runners import Threads, check_fits
 
 Array = NDArray[Any]
 
@@ -201,22 +201,13 @@ def survey(edges: Any, metric: Any, points: Array, measure: Array, runner: Threa
 
 def check_memory(n: int, instead: str) -> None:
     """Refuse a dense table that cannot fit: it and what the solver needs beside it."""
-    needed, free = 2.2 * 8 * n * n, free_memory()
-    if needed > free:
-        raise MemoryError(
-            f"A dense kernel of n = {n} points needs about {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. "
-            + instead
-        )
+    check_fits(2.2 * 8 * n * n, f"A dense kernel of n = {n} points needs", instead)
 
 
 def check_table(rows: int, columns: int, what: str, instead: str) -> None:
-    """Refuse a table of geodesics that cannot fit beside the kernel of its columns."""
-    needed, free = 8.0 * rows * columns + 2.2 * 8 * columns**2, free_memory()
-    if needed > free:
-        raise MemoryError(
-            f"{what} between {rows} points and {columns} anchors need about {needed / 1e9:.1f} GB, and "
-            f"{free / 1e9:.1f} GB are free. Find those of fewer landmarks ({instead})."
-        )
+    """Refuse a table of points times anchors that cannot fit beside a kernel between the anchors."""
+    needed = 8.0 * rows * columns + 2.2 * 8 * columns**2
+    check_fits(needed, f"{what} between {rows} points and {columns} anchors need", f"Take fewer: {instead}.")
 
 
 # -- fitted graphs -------------------------------------------------------------------------

@@ -215,7 +215,7 @@ class RPCholesky:
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         points, index, count = _pool(rows, measure, self.size, rng, self.pool)
-        check_table(len(points), count, "The factor of randomly pivoted Cholesky", "a smaller size or pool")
+        check_table(len(points), count, "The factors of randomly pivoted Cholesky", "a smaller size or pool")
         distances = Metric().fit(points)
         epsilon = self.epsilon or _median_squared(points[rng.permutation(len(points))[:1000]])
         factor, left = np.zeros((len(points), count)), np.ones(len(points))

@@ -17,7 +17,7 @@ from scipy.stats import rankdata
 
 from . import _resolve
 from .distances import LARGEST, Distances, Metric
-from .runners import Threads, free_memory
+from .runners import Threads, check_fits
 from .sources import in_dask
 
 Array = NDArray[Any]
@@ -169,12 +169,10 @@ def distance_correlation(
     asked, own = _drawn(n, rows, rng), None if new is None else _drawn(others, rows, rng)
     if min(len(asked), n) < 3:
         raise ValueError(f"A correlation of distances needs at least 3 rows; there are {len(asked)}.")
-    needed = 32.0 * len(asked) * (len(asked) / 2 if own is None else len(own))
-    if method != "szekely" and needed > free_memory():
-        raise MemoryError(
-            f"The distances of all pairs of {len(asked)} rows take {needed / 1e9:.1f} GB, more than is free. "
-            "Pass rows=, such as the default of 2000."
-        )
+    if method != "szekely":
+        needed = 32.0 * len(asked) * (len(asked) / 2 if own is None else len(own))
+        instead = f"Pass rows=, such as the default of {CORRELATED_ROWS}."
+        check_fits(needed, f"The distances of all pairs of {len(asked)} rows need", instead)
     tables, measures = spaces.taken(asked, own), spaces.measures(metric)
     value = _correlated(tables, measures, method)
     complete = len(asked) == n and (own is None or len(own) == others)

@@ -36,6 +36,13 @@ def free_memory() -> float:
         return float("inf")
 
 
+def check_fits(needed: float, what: str, instead: str) -> None:
+    """Refuse what does not fit in memory before it is allocated: ``what`` needs so much; do this ``instead``."""
+    free = free_memory()
+    if needed > free:
+        raise MemoryError(f"{what} about {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free. {instead}")
+
+
 def block_rows(width: int) -> int:
     """How many rows of ``width`` entries make about ``BLOCK_ENTRIES``."""
     return max(16, BLOCK_ENTRIES // max(1, width))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .runners import free_memory
+from .runners import check_fits
 
 Array = NDArray[Any]
 
@@ -70,12 +70,8 @@ class Source:
 
     def array(self) -> Array:
         """All rows, if they fit in memory."""
-        needed, free = 8.0 * self.shape[0] * self.shape[1], free_memory()
-        if needed > free:
-            raise MemoryError(
-                f"{self} needs {needed / 1e9:.1f} GB in memory, and {free / 1e9:.1f} GB are free. Roseland, or "
-                "landmarks=5000 with another method, goes through it block by block."
-            )
+        instead = "Roseland, or landmarks=5000 with another method, goes through it block by block."
+        check_fits(8.0 * self.shape[0] * self.shape[1], f"{self} needs", instead)
         out = np.empty(self.shape)
         for block, rows in self.blocks(1 << 16):
             out[block] = rows
