@@ -75,7 +75,7 @@ class SpectralModel:
             at: Any = block if order is None else order[block]
             points = np.ascontiguousarray(Z[at], dtype=float)
             with np.errstate(over="ignore", invalid="ignore"):
-                seen = () if kept is None else (kept.block(block, points, geometry.search.distances),)
+                seen = () if kept is None else (kept.block(block, points, geometry.distances),)
                 rows: Rows = self.rule.rows(points, *seen)
                 values, mass = rows @ self.basis, rows.log_mass
             beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))

@@ -382,8 +382,7 @@ class Near(Passes):
         return Kept(order, np.append(0, np.cumsum(counts)), index[:total])
 
     def _weights(self, points: Array, kept: Kept) -> Array:
-        distances = self.geometry.search.distances
-        W = neighbors.measured(distances, points, kept.ptr, kept.index, self.runner).squared
+        W = neighbors.measured(self.geometry.distances, points, kept.ptr, kept.index, self.runner).squared
         self.runner.run(lambda part: self.kernel.affinity(W[part]), row_blocks(len(W), 4))
         return W
 

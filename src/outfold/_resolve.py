@@ -120,7 +120,7 @@ def stages(estimator: Any) -> dict[str, Any]:
             bandwidths.Fixed(math.inf) if kernel == "continuous_knn" else rule, 0.5 if local else None
         )
         edges = edge_rule(estimator.n_neighbors, estimator.threshold, kernel, local)
-        metric = metric if isinstance(metric, distances.Metric) else distances.Metric(metric)
+        metric = distances.Metric.of(metric)
     if isinstance(edges, graphs.AllPairs | graphs.Threshold) and rule == bandwidths.Fixed(math.inf):
         raise ValueError("epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors, else it is all ones.")
     return {"metric": metric, "edges": edges, "kernel": spec}
@@ -186,9 +186,7 @@ def metric(value: Any) -> Any:
     """A metric, or None for distances that are given."""
     if isinstance(value, str) and one_of("metric", value, distances.METRICS) == "precomputed":
         return None
-    if not (callable(value) or isinstance(value, str | distances.Metric)):
-        one_of("metric", value, distances.METRICS)
-    return value if isinstance(value, distances.Metric) else distances.Metric(value)
+    return distances.Metric.of(value)
 
 
 def named_kernel(estimator: Any) -> Any:

@@ -270,7 +270,7 @@ class Spaces:
 
     def measures(self, metric: Any) -> tuple[Distances, Distances]:
         """Of the data and of the embedding; what a metric must know of all rows is summed up."""
-        metric = metric if isinstance(metric, Metric) else Metric(metric)
+        metric = Metric.of(metric)
         some = self.answering.take(np.unique(np.linspace(0, len(self.answering) - 1, 24).astype(int)))
         missing = {"seuclidean": "V", "mahalanobis": "VI"}.get(metric.name if isinstance(metric.name, str) else "")
         if missing is not None and missing not in metric.params:
@@ -281,7 +281,7 @@ class Spaces:
             else:
                 known = np.linalg.pinv(covariance)
             metric = replace(metric, params={**metric.params, missing: known})
-        return metric.fit(some[:, : self.features]), Metric("euclidean").fit(some[:, self.features :])
+        return metric.fit(some[:, : self.features]), Metric().fit(some[:, self.features :])
 
     def taken(self, asked: Array, own: Array | None) -> list[tuple[Array, Array | None]]:
         """Data and embedding of some rows that answer and, if others ask, of some of those."""

@@ -128,17 +128,18 @@ class Affinities:
                 f"{told}, and it is dense: they are too far apart for epsilon, and no bridge would weigh anything. "
                 "Raise epsilon, or pass n_neighbors with components='join'."
             )
-        pairs = components.bridges(operator.parts, graph.search.distances)
+        pairs = components.bridges(operator.parts, graph.distances)
         return graphs.with_bridges(graph, graph.gram(runner), pairs)
 
     def concerns(self, report: Any, values: Array, problem: Problem) -> list[str]:
         """What a careful reader would say about this spectrum."""
         found = []
         if report.components > 1:
+            remedy = graphs.settled(self.edges, report.n_anchors).remedy()
             found.append(
                 f"The graph falls into {problem.operator.parts.told()}, so the first "
                 f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. "
-                f"{self._remedy(report)} (now {report.edges}, epsilon {report.epsilon:.3g}), or pass "
+                f"{remedy} (now {report.edges}, epsilon {report.epsilon:.3g}), or pass "
                 + ("components='largest'." if "all pairs" in report.edges else "components='largest' or 'join'.")
             )
         if report.trace > report.n_anchors / 2:
@@ -157,9 +158,6 @@ class Affinities:
                 "fewer components or use t >= 1."
             )
         return found
-
-    def _remedy(self, report: Any) -> str:
-        return (self.edges.settled(report.n_anchors) if isinstance(self.edges, Either) else self.edges).remedy()
 
 
 def _largest(anchors: Anchors, operator: Operator, needed: int, view: Affinities) -> Anchors:

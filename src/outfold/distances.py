@@ -53,6 +53,16 @@ class Metric:
     name: str | Callable[[Array, Array], float] = "euclidean"
     params: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, value: Any) -> Metric:
+        """A metric as it is, or by name or callable; one that is not known is refused with those that are."""
+        if isinstance(value, Metric):
+            return value
+        names = METRICS[:-1]
+        if not callable(value) and not (isinstance(value, str) and value in names):
+            raise ValueError(f"metric={value!r} is not known. Valid: {', '.join(map(repr, names))}, or a callable.")
+        return cls(value)
+
     def fit(self, X: Array) -> Distances:
         """Fix the anchors, and what the metric needs to know about the data (variances, covariance)."""
         name = _ALIASES.get(self.name, self.name) if isinstance(self.name, str) else self.name

@@ -120,6 +120,11 @@ class Either:
         return AllPairs(self.local) if n <= self.dense_up_to else Union(local=self.local)
 
 
+def settled(edges: Any, n: int) -> Any:
+    """The rule itself, of ``Either`` the one that so many anchors decide for."""
+    return edges.settled(n) if isinstance(edges, Either) else edges
+
+
 # -- what a bandwidth rule may ask ---------------------------------------------------------
 
 
@@ -288,8 +293,12 @@ class SparseGraph:
     lists: Lists | None = field(repr=False, default=None)  # the anchors' own nearest, only until gram()
 
     @property
+    def distances(self) -> Distances:
+        return self.search.distances
+
+    @property
     def anchors(self) -> Array:
-        return self.search.distances.anchors
+        return self.distances.anchors
 
     def gram(self, runner: Threads) -> csr_array:
         """Squared distances of the kept pairs of anchors."""
@@ -327,13 +336,13 @@ class SparseGraph:
     def nearest(self, Z: Array) -> Array:
         """Index of the nearest anchor of each row."""
         if self._beyond(Z).any():
-            return self.search.distances.nearest(Z)
+            return self.distances.nearest(Z)
         lists = self.search.closest(Z, 1, Threads(1))
         return lists.index[lists.ptr[:-1]]
 
     def pairs(self, X: Array, Y: Array) -> Array:
         """Squared distances between these rows, infinite where the predicate keeps no edge; radii over the anchors."""
-        squared = replace(self.search.distances, anchors=Y).cross(X)
+        squared = replace(self.distances, anchors=Y).cross(X)
         (radii, sigma), (their_radii, their_sigma) = (self._own(self._nearest_lists(Z, Threads(1))) for Z in (X, Y))
         units = 1.0 if sigma is None or their_sigma is None else np.multiply.outer(sigma, their_sigma)
         if radii is None or their_radii is None:
@@ -342,7 +351,7 @@ class SparseGraph:
             limit = (np.minimum if self.kind == "mutual" else np.maximum).outer(radii, their_radii)
         kept = np.where(squared <= limit, squared, np.inf) / units
         if self.bridges is not None:
-            here, there = (csr_array(self.search.distances.cross(Z) == 0).astype(float) for Z in (X, Y))
+            here, there = (csr_array(self.distances.cross(Z) == 0).astype(float) for Z in (X, Y))
             copies = (here @ (self.bridges > 0).astype(float) @ there.T).toarray()
             lengths = (here @ self.bridges @ there.T).toarray() / np.maximum(copies, 1)
             kept = np.where(copies > 0, np.minimum(kept, lengths), kept)
@@ -399,7 +408,7 @@ class SparseGraph:
         return _patterns.transpose_pattern(ptr, rows, len(lists.ptr) - 1)
 
     def _measure(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
-        return neighbors.measured(self.search.distances, Z, ptr, index, runner)
+        return neighbors.measured(self.distances, Z, ptr, index, runner)
 
     def _as_csr(self, lists: Lists, Z: Array, sigma: Array | None, runner: Threads) -> csr_array:
         across = None if self.bridges is None else self._bridged(lists)

@@ -90,7 +90,7 @@ class JointModel:
     def __post_init__(self) -> None:
         if not isinstance(self.spectral.rule, CanonicalRule):
             raise ValueError("Joint degrees are for coordinates='canonical'; in other coordinates they cancel.")
-        if isinstance(_distances(self.spectral.rule.geometry), Given):
+        if isinstance(self.spectral.rule.geometry.distances, Given):
             raise ValueError(
                 "Joint degrees need the kernel between the rows of a batch, and precomputed rows tell of the anchors "
                 "only. Pass features, or degrees='training'."
@@ -149,7 +149,7 @@ def _joint_kernel(markov: MarkovRule, Z: Array, measure: Array, runner: Threads)
 
 def _joint_graph(markov: MarkovRule, Z: Array, measure: Array, runner: Threads) -> Any:
     geometry, kernel = markov.geometry, markov.kernel
-    distances = replace(_distances(geometry), anchors=np.vstack([geometry.anchors, Z]))
+    distances = replace(geometry.distances, anchors=np.vstack([geometry.anchors, Z]))
     if isinstance(geometry, DenseGraph):
         graphs.check_memory(len(measure), "Transform fewer rows at a time, or pass degrees='training'.")
         survey = DenseSurvey(distances, distances.gram(runner), measure)
@@ -157,10 +157,6 @@ def _joint_graph(markov: MarkovRule, Z: Array, measure: Array, runner: Threads) 
     found = SearchSurvey(neighbors.build(distances, "auto"), measure, runner)
     graph = graphs.draw(_edges(geometry), found, kernel, runner)
     return graph if geometry.bridges is None else replace(graph, bridges=_padded(geometry.bridges, len(Z)))
-
-
-def _distances(geometry: Any) -> Any:
-    return geometry.distances if isinstance(geometry, DenseGraph) else geometry.search.distances
 
 
 def _edges(graph: SparseGraph) -> Any:

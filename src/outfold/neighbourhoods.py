@@ -215,7 +215,7 @@ class Here:
         return weight
 
     def measures(self, metric: Any) -> tuple[Distances, Distances]:
-        return _fitted(metric, self.data[0]), _fitted("euclidean", self.flat[0])
+        return Metric.of(metric).fit(self.data[0]), Metric().fit(self.flat[0])
 
     def taken(self, asked: Array, own: Array | None) -> list[tuple[Array, Array | None]]:
         """Data and embedding of some rows that answer and, if others ask, of some of those."""
@@ -284,10 +284,6 @@ def table(name: str, values: Any) -> Array:
     if np.abs(values).max() > LARGEST:
         raise ValueError(f"Squared distances overflow: {name} reaches {np.abs(values).max():.1e}. Rescale it.")
     return np.ascontiguousarray(values)
-
-
-def _fitted(metric: Any, anchors: Array) -> Distances:
-    return (metric if isinstance(metric, Metric) else Metric(metric)).fit(anchors)
 
 
 def _drawn(n: int, rows: int | None, rng: np.random.Generator) -> Array:

@@ -508,7 +508,7 @@ def _fitted_at(method: Any, X: Array, epsilon: Any, components: int) -> Any:
 
 def _distances(estimator: Any, X: Any) -> tuple[DenseSurvey, float]:
     """Distances between rows, at most 2000 of them, and the estimator's epsilon."""
-    metric, epsilon = Metric("euclidean"), np.nan
+    metric, epsilon = Metric(), np.nan
     if not hasattr(estimator, "fit"):
         X = estimator if X is None else X
     else:

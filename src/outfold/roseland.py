@@ -30,7 +30,7 @@ from . import graphs, neighbors
 from ._passes import Dense, Near, Passes
 from ._problem import Problem
 from .checkpoints import Checkpoint
-from .distances import bounded
+from .distances import Distances, bounded
 from .graphs import AllPairs, DenseGraph, Either, SearchSurvey, kth
 from .landmarks import Anchors, along_the_tree
 from .neighbors import Lists
@@ -49,8 +49,12 @@ class NearestLandmarks:
     k: int
 
     @property
+    def distances(self) -> Distances:
+        return self.search.distances
+
+    @property
     def anchors(self) -> Array:
-        return self.search.distances.anchors
+        return self.distances.anchors
 
     @property
     def row_entries(self) -> int:
@@ -68,7 +72,7 @@ class NearestLandmarks:
         return csr_array((lists.squared, lists.index, lists.ptr), shape=(len(Z), len(self.anchors)))
 
     def nearest(self, Z: Array) -> Array:
-        return self.search.distances.nearest(Z)
+        return self.distances.nearest(Z)
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ class LandmarkDiffusion:
 
     def sight(self, points: Array, runner: Threads) -> tuple[Any, Any, Any, bool]:
         """Which landmarks a row keeps, how it sees them, the kernel, and whether all of them are found."""
-        edges = self.edges.settled(len(points)) if isinstance(self.edges, Either) else self.edges
+        edges = graphs.settled(self.edges, len(points))
         if getattr(edges, "k", 0) > len(points):
             raise ValueError(
                 f"n_neighbors={edges.k} is more than the {len(points)} landmarks. Lower it, raise landmarks, or pass "

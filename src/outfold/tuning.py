@@ -171,7 +171,7 @@ def tune(
     seeds = [int(random.randint(2**31 - 1)) for _ in range(repeats)]
     components = min(components, len(X) - -(-len(X) // folds) - 1)
     runner = Threads(n_jobs)
-    known = survey(AllPairs(), _metric(method), X, np.ones(len(X)), runner)
+    known = survey(AllPairs(), Metric.of(getattr(method, "metric", "euclidean")), X, np.ones(len(X)), runner)
     times = _times(method, t)
     plan = _plan(method, known, epsilon, alpha)
     fits = 1 + folds * repeats
@@ -273,11 +273,6 @@ def _steps(method: Any) -> int | None:
             raise ValueError(f"kernel={method.kernel!r} has no epsilon to search: pass kernel='gaussian'.")
         return 1
     return None
-
-
-def _metric(method: Any) -> Metric:
-    metric = getattr(method, "metric", "euclidean")
-    return metric if isinstance(metric, Metric) else Metric(metric)
 
 
 def _plan(method: Any, known: DenseSurvey, epsilon: Any, alpha: Any) -> list[tuple[float | None, list[float]]]:
@@ -513,7 +508,8 @@ def _concluded(
     search = rival[1] if rival and rival[0] < own.table[own.best].total else own
     chosen, trial = search.table[search.best], search.trials[search.best]
     steps = _steps(method)
-    slope = slope_dimension(X, metric=_metric(method)) if steps is None else _slope(known, chosen.epsilon)
+    metric = getattr(method, "metric", "euclidean")
+    slope = slope_dimension(X, metric=metric) if steps is None else _slope(known, chosen.epsilon)
     intrinsic = max(1, round(slope))
     carried = (len(whole) / len(X)) ** (-2 / (intrinsic + 2))
     best = {"epsilon": chosen.epsilon * carried, "alpha": chosen.alpha}
