@@ -22,7 +22,7 @@ from . import neighbourhoods, scale
 from .alignment import Alignment
 from .distances import LARGEST, Distances, Metric
 from .runners import Threads, row_blocks
-from .sources import Source, checked, in_dask, shuffled
+from .sources import Source, checked, in_dask, shuffled, weighed
 
 Array = NDArray[Any]
 
@@ -80,10 +80,7 @@ def measure_of(weights: Any, rows: scale.Spread) -> Any:
         return None
     if in_dask(weights):
         return scale.Weights.of(weights, rows, unit=1.0)
-    weights = np.asarray(weights, dtype=float)
-    if weights.shape != (len(rows),) or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise ValueError(f"weights of shape {weights.shape} must be {len(rows)} numbers >= 0, not all 0.")
-    return weights
+    return weighed("weights", weights, len(rows))
 
 
 # -- moments ---------------------------------------------------------------------------------

@@ -108,13 +108,13 @@ class Slope:
     """
 
     def bandwidth(self, survey: Any) -> Bandwidth:
-        total = KernelSum.of(survey)
+        total = Growth.of(survey)
         best = int(total.slopes.argmax())
         return _positive(float(total.epsilons[best]), "steepest slope", float(2 * total.slopes[best]))
 
 
 @dataclass(frozen=True)
-class KernelSum:
+class Growth:
     """S(epsilon) = sum_ij exp(-d_ij^2 / (2 epsilon)) on a grid, from almost no pair in sight to all of them."""
 
     epsilons: Array
@@ -122,7 +122,7 @@ class KernelSum:
     slopes: Array  # d log S / d log epsilon
 
     @classmethod
-    def of(cls, survey: Any) -> KernelSum:
+    def of(cls, survey: Any) -> Growth:
         values, weights = survey.pairs()
         positive = values > 0
         if not positive.any():

@@ -18,7 +18,7 @@ from scipy.stats import rankdata
 from . import _resolve
 from .distances import LARGEST, Distances, Metric
 from .runners import Threads, check_fits
-from .sources import in_dask
+from .sources import in_dask, weighed
 
 Array = NDArray[Any]
 
@@ -204,15 +204,7 @@ class Here:
 
     def weight(self, sample_weight: Any) -> Array:
         """Of the rows that ask."""
-        weight = np.ones(len(self.asking)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-        if weight.shape != (len(self.asking),) or not (
-            np.isfinite(weight).all() and (weight >= 0).all() and weight.any()
-        ):
-            raise ValueError(
-                f"sample_weight has shape {weight.shape}; it must have an entry >= 0 for each of the "
-                f"{len(self.asking)} rows that are asked, not all 0."
-            )
-        return weight
+        return weighed("sample_weight", sample_weight, len(self.asking))
 
     def measures(self, metric: Any) -> tuple[Distances, Distances]:
         return Metric.of(metric).fit(self.data[0]), Metric().fit(self.flat[0])

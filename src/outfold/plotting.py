@@ -42,7 +42,7 @@ from ._canvas import (
     shades_of,
     spread_out,
 )
-from .bandwidths import KernelSum, Percentile
+from .bandwidths import Growth, Percentile
 from .distances import Metric
 from .exceptions import OutfoldWarning
 from .graphs import DenseSurvey
@@ -387,7 +387,7 @@ def kernel_sum(estimator: Any, X: Any = None, *, axes: Axes | None = None, title
     axes, title : as in ``embedding``
     """
     survey, epsilon = _distances(estimator, X)
-    total = KernelSum.of(survey)
+    total = Growth.of(survey)
     best = int(total.slopes.argmax())
     dimension = 2 * total.slopes[best]
     axes = ready(axes, (0, 1))

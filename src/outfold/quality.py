@@ -17,9 +17,9 @@ from .alignment import Alignment
 from .expansions import Diffusion, Expansion, Small, expansion
 from .graphs import DenseGraph
 from .leastsquares import joint_degrees
-from .neighbourhoods import Score, continuity, distance_correlation, trustworthiness
+from .neighbourhoods import Score, continuity, distance_correlation, table, trustworthiness
 from .runners import Threads, check_fits, row_blocks
-from .sources import Elsewhere, InMemory, Source, in_dask
+from .sources import Elsewhere, InMemory, Source, in_dask, weighed
 from .stability import Induction, induction_versus_perturbation
 
 Array = NDArray[Any]
@@ -61,14 +61,14 @@ def aligned_mse(moving: Any, fixed: Any, *, fit_rows: Any, weights: Any = None, 
     """
     if in_dask(moving) or in_dask(fixed):
         return _spread().aligned_mse(moving, fixed, fit_rows=fit_rows, weights=weights, centre=centre)
-    moving, fixed = _embedding("moving", moving), _embedding("fixed", fixed)
+    moving, fixed = table("moving", moving), table("fixed", fixed)
     if moving.shape != fixed.shape:
         raise ValueError(f"Embeddings of the same rows have the same shape; got {moving.shape} and {fixed.shape}.")
     chosen = np.zeros(len(fixed), dtype=bool)
     chosen[np.asarray(fit_rows)] = True
     if chosen.all() or not chosen.any():
         raise ValueError(f"fit_rows names {chosen.sum()} of {len(chosen)} rows: some must be fitted to, some left.")
-    weights = np.ones(len(fixed)) if weights is None else np.asarray(weights, dtype=float)
+    weights = weighed("weights", weights, len(fixed))
     motion = Alignment.of(moving[chosen], fixed[chosen], weights=weights[chosen], rescale=False, centre=centre)
     squares = ((motion(moving[~chosen]) - fixed[~chosen]) ** 2).sum(axis=1)
     return float(np.average(squares, weights=weights[~chosen]))
@@ -98,17 +98,15 @@ def subspace_angles(A: Any, B: Any, *, weights: Any = None) -> Array:
     """
     if in_dask(A) or in_dask(B):
         return _spread().subspace_angles(A, B, weights=weights)
-    A, B = _embedding("A", A), _embedding("B", B)
+    A, B = table("A", A), table("B", B)
     if len(A) != len(B):
         raise ValueError(f"A has {len(A)} rows and B has {len(B)}: they must be functions on the same rows.")
     if weights is not None:
-        weights = np.asarray(weights, dtype=float)
-        if weights.shape != (len(A),) or not (np.isfinite(weights).all() and (weights >= 0).all()):
-            raise ValueError(f"weights of shape {weights.shape} must be an entry >= 0 for each of the {len(A)} rows.")
-        A, B = (np.sqrt(weights)[:, None] * table for table in (A, B))
-    for name, table in (("A", A), ("B", B)):
-        if np.linalg.matrix_rank(table) < table.shape[1]:
-            raise ValueError(f"The {table.shape[1]} columns of {name} are not independent: they span no such space.")
+        root = np.sqrt(weighed("weights", weights, len(A)))[:, None]
+        A, B = root * A, root * B
+    for name, space in (("A", A), ("B", B)):
+        if np.linalg.matrix_rank(space) < space.shape[1]:
+            raise ValueError(f"The {space.shape[1]} columns of {name} are not independent: they span no such space.")
     return np.asarray(angles_between(A, B))
 
 
@@ -310,7 +308,7 @@ def _expansions(found: Expansion, points: Array, rank: int, *embeddings: Array) 
 
 def _placed(embedding: Any, count: int, found: Expansion, some: Array) -> Array:
     """Given places of some rows."""
-    embedding = _spread().table("embedding", embedding) if in_dask(embedding) else _embedding("embedding", embedding)
+    embedding = (_spread().table if in_dask(embedding) else table)("embedding", embedding)
     if embedding.shape != (count, len(found.values)):
         raise ValueError(
             f"embedding has shape {embedding.shape}; of these rows in the estimator's coordinates it would be "
@@ -485,12 +483,7 @@ def _weights(sample_weight: Any, source: Source) -> Any:
     """Of all rows."""
     if isinstance(source, Elsewhere) and sample_weight is not None:
         return _spread().measure_of(sample_weight, source)
-    if sample_weight is None:
-        return np.broadcast_to(np.ones(1), len(source))
-    weight = np.asarray(sample_weight, dtype=float)
-    if weight.shape != (len(source),) or not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
-        raise ValueError(f"sample_weight of shape {weight.shape} must be {len(source)} numbers >= 0, not all 0.")
-    return weight
+    return weighed("sample_weight", sample_weight, len(source))
 
 
 def _some(source: Source, rows: int | None, random_state: int) -> Array:
@@ -510,14 +503,6 @@ def _embed(estimator: Any, points: Array) -> Array:
 def _embed_alone(model: Any, points: Array) -> Array:
     """On one thread, wherever that is."""
     return np.asarray(model.embed(points, Threads(1)), dtype=float)
-
-
-def _embedding(name: str, values: Any) -> Array:
-    values = np.asarray(values, dtype=float)
-    values = values[:, None] if values.ndim == 1 else values
-    if values.ndim != 2 or not values.size or not np.isfinite(values).all():
-        raise ValueError(f"{name} must be a table of finite numbers, not empty; its shape is {values.shape}.")
-    return values
 
 
 __all__ = [

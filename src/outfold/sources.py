@@ -295,6 +295,16 @@ def checked(rows: Any, start: int, told: str) -> Array:
     return rows
 
 
+def weighed(name: str, values: Any, rows: int) -> Array:
+    """A weight for each row, checked; 1 where none are given."""
+    if values is None:
+        return np.broadcast_to(np.ones(1), rows)
+    weights = np.asarray(values, dtype=float)
+    if weights.shape != (rows,) or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError(f"{name} of shape {weights.shape} must be {rows} finite numbers >= 0, one a row, not all 0.")
+    return weights
+
+
 def in_dask(X: Any) -> bool:
     """Whether it is a collection of Dask's; nothing is imported for that."""
     return type(X).__module__.split(".")[0] == "dask"
