@@ -237,7 +237,10 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         known = getattr(self, "feature_names_in_", None)
         if known is not None and names is not None and list(known) != names:
             other = next((a, b) for a, b in zip(known, names) if a != b)
-            raise ValueError(f"The columns of {told} are not those of the fit: {other[1]!r} instead of {other[0]!r}.")
+            raise ValueError(
+                f"The columns of {told} are not those of the fit: {other[1]!r} instead of {other[0]!r}. Select them in "
+                "the order of feature_names_in_."
+            )
 
     # -- how far to believe it -------------------------------------------------------------
 
@@ -500,7 +503,8 @@ def _check_square(X: Array, given: str, positive: bool) -> None:
         _check_positive(X, given)
     if not np.allclose(X, X.T, rtol=1e-6, atol=1e-10 * np.abs(X).max()):
         raise ValueError(
-            f"{given}='precomputed' needs a symmetric matrix; entries differ by up to {np.abs(X - X.T).max():.3g}."
+            f"{given}='precomputed' needs a symmetric matrix; entries differ by up to {np.abs(X - X.T).max():.3g}. "
+            "Pass (X + X.T) / 2 if that is what you mean."
         )
     if given == "metric" and np.abs(np.diagonal(X)).max() > 1e-10 * X.max():
         raise ValueError(

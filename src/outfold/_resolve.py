@@ -141,12 +141,12 @@ def _no_sparse_rule(estimator: Any, what: str) -> None:
 def edge_rule(n_neighbors: Any, threshold: Any, kernel: str, local: int | None) -> Any:
     """Which pairs to keep; None for "auto", which the number of anchors decides."""
     if threshold is not None:
-        eta = number("threshold", threshold, low=0.0, high=1.0, open_low=True)
-        if eta == 1:
-            raise ValueError("threshold=1 keeps nothing but the points themselves; it must be below 1.")
+        _check_rule(rule := graphs.Threshold(threshold, local=local))
         if n_neighbors not in (None, "auto"):
-            raise ValueError("Pass n_neighbors or threshold, not both.")
-        return graphs.Threshold(eta, local=local)
+            raise ValueError(
+                f"n_neighbors={n_neighbors!r} and threshold={threshold!r} both say which pairs to keep: pass one."
+            )
+        return replace(rule, eta=float(threshold))
     if isinstance(n_neighbors, graphs.Union | graphs.Mutual | graphs.Ball | graphs.Threshold):
         _check_rule(n_neighbors)
         return replace(n_neighbors, local=local if n_neighbors.local is None else n_neighbors.local)

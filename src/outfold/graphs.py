@@ -51,7 +51,15 @@ class AllPairs:
 
 @dataclass(frozen=True)
 class Union:
-    """x and x_j are joined if either is among the other's k nearest (both counting themselves)."""
+    """x and x_j are joined if either is among the other's k nearest (both counting themselves).
+
+    ``search``: "auto", "tree", "brute", "faiss", or an object like scikit-learn's KNeighborsTransformer.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import circle
+    >>> DiffusionMaps(n_neighbors=Union(10, search="tree")).fit(circle(100, random_state=0)).report_.edges
+    'union of 10 nearest'
+    """
 
     k: int = 32
     search: Any = "auto"
@@ -66,7 +74,13 @@ class Union:
 
 @dataclass(frozen=True)
 class Mutual:
-    """x and x_j are joined if each is among the other's k nearest (both counting themselves)."""
+    """x and x_j are joined if each is among the other's k nearest (both counting themselves).
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import circle
+    >>> DiffusionMaps(n_neighbors=Mutual(20)).fit(circle(100, random_state=0)).report_.edges
+    'mutual 20 nearest'
+    """
 
     k: int = 32
     search: Any = "auto"
@@ -81,7 +95,13 @@ class Mutual:
 
 @dataclass(frozen=True)
 class Ball:
-    """Everything within ``radius`` (in local units if ``local``)."""
+    """Everything within ``radius`` (in local units if ``local``).
+
+    >>> from outfold import Isomap
+    >>> from outfold.datasets import circle
+    >>> Isomap(n_neighbors=Ball(0.5)).fit(circle(100, random_state=0)).report_.edges
+    'paths along the ball of radius 0.5'
+    """
 
     radius: float | Literal["auto"]
     search: Any = "auto"
@@ -96,7 +116,13 @@ class Ball:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Everything whose Gaussian weight reaches ``eta``: a ball of radius sqrt(-2 epsilon log eta)."""
+    """Everything whose Gaussian weight reaches ``eta``: a ball of radius sqrt(-2 epsilon log eta).
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import circle
+    >>> DiffusionMaps(n_neighbors=Threshold(0.01)).fit(circle(100, random_state=0)).report_.edges
+    'weights of at least 0.01'
+    """
 
     eta: float
     search: Any = "auto"

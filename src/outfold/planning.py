@@ -140,7 +140,7 @@ def plan(
     source = None if alone else sources.opened(X)
     shape = tuple(map(int, X)) if alone else np.shape(X) if source is None else source.shape
     if len(shape) != 2 or min(shape) < 1:
-        raise ValueError(f"A plan is for rows and features, not for shape {shape}.")
+        raise ValueError(f"A plan is for rows and features, not for shape {shape}: pass (rows, features), or a table.")
     if workers is not None:
         from . import _workers
 

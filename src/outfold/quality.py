@@ -28,9 +28,27 @@ EVERY = 5000  # anchors up to which all eigenpairs are found
 
 
 def aligned_error(moving: Any, fixed: Any, *, rescale: bool = True) -> float:
-    """Root mean squared distance after alignment, relative to the spread of ``fixed``; Dask's rows stay in parts."""
+    """Root mean squared distance after alignment, relative to the spread of ``fixed``: 0 where shapes agree.
+
+    sqrt(sum_i |A(m_i) - f_i|^2 / sum_i |f_i - mean f|^2), A the best rigid motion, with a scale if that may change.
+
+    Parameters
+    ----------
+    moving, fixed : arrays of shape (n, n_components), or Dask's
+        Embeddings of the same rows; Dask's are summed up where they are.
+    rescale : bool
+        Whether the size may change too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fixed = np.random.default_rng(0).normal(size=(50, 2))
+    >>> bool(aligned_error(3 * fixed[:, ::-1] + 1, fixed) < 1e-12)
+    True
+    """
     if in_dask(moving) or in_dask(fixed):
         return _spread().aligned_error(moving, fixed, rescale=rescale)
+    moving, fixed = table("moving", moving), table("fixed", fixed)
     left = Alignment.of(moving, fixed, rescale=rescale)(moving) - fixed
     return float(np.sqrt((left**2).sum() / ((fixed - np.mean(fixed, axis=0)) ** 2).sum()))
 

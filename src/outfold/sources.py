@@ -341,7 +341,7 @@ def opened(X: Any) -> Source | None:
 
 def _file(path: Path) -> Source:
     if not path.exists():
-        raise FileNotFoundError(f"There is no {path}.")
+        raise FileNotFoundError(f"There is no {path}, seen from {Path.cwd()}. Check the path, or pass a whole one.")
     if path.suffix == ".npy":
         values = np.load(path, mmap_mode="r")
         if values.ndim != 2:
@@ -350,7 +350,9 @@ def _file(path: Path) -> Source:
     if path.suffix == ".zarr":
         found = extra("zarr", "io").open(str(path), mode="r")
         if len(getattr(found, "shape", ())) != 2:
-            raise ValueError(f"{path.name} must hold one array of rows and columns.")
+            shape = getattr(found, "shape", None)
+            told = "a group of arrays" if shape is None else f"an array of shape {shape}"
+            raise ValueError(f"{path.name} holds {told}; one of rows and columns is needed: pass its own path.")
         return Sliced(found, path.name)
     if path.is_dir() and sorted(path.glob("*.parquet")):
         return Joined(tuple(Parquet(part) for part in sorted(path.glob("*.parquet"))))

@@ -123,7 +123,7 @@ def opened(path: str | Path, *, obsm: str | None = None) -> Table:
         return _standard_input()
     path = Path(path)
     if not path.exists():
-        raise TableError(f"There is no file {path}.")
+        raise TableError(f"There is no file {path}. Is the path right, seen from this folder?")
     if not os.access(path, os.R_OK):
         raise TableError(f"{path} cannot be read. Check its permissions.")
     suffix = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
@@ -389,7 +389,9 @@ class Arrow(Table):
 
     def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
         if text := [name for name in features if name not in set(self.numeric)]:
-            raise TableError(f"{self.told}: column {listed(text)} holds {self.kind(text[0])}, not numbers.")
+            raise TableError(
+                f"{self.told}: column {listed(text)} holds {self.kind(text[0])}, not numbers. Leave it out."
+            )
         wanted, start = list(dict.fromkeys([*features, *carried])), 0
         for part in self._parts:
             with self._readable(part):
@@ -461,7 +463,9 @@ class Matrix(Table):
     def _columns(self, features: Sequence[str]) -> Any:
         at = {name: number for number, name in enumerate(self.numeric)}
         if text := [name for name in features if name not in at]:
-            raise TableError(f"{self.told}: column {listed(text)} is not one of the numbers.")
+            raise TableError(
+                f"{self.told}: column {listed(text)} is not one of the numbers; it can only be carried along."
+            )
         index = [at[name] for name in features]
         return slice(None) if index == list(range(len(at))) else index
 

@@ -318,7 +318,11 @@ def _positions(values: Any, rows: int, columns: int) -> Array:
             f"The target has shape {found.shape}, but {rows} rows and n_components={columns} need ({rows}, {columns})."
         )
     if not np.isfinite(found).all():
-        raise ValueError(f"{(~np.isfinite(found)).any(axis=1).sum()} of {rows} rows of the target have NaN or inf.")
+        bad = (~np.isfinite(found)).any(axis=1)
+        raise ValueError(
+            f"{bad.sum()} of {rows} rows of the target have NaN or infinity (the first is row {bad.argmax()}). Leave "
+            "them out of X and the target."
+        )
     return found
 
 
