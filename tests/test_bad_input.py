@@ -151,6 +151,11 @@ def test_not_fitted_wrong_features_and_bad_rows(estimator):
         ({"kernel": lambda x, y: np.nan}, X, "returned NaN"),
         ({"kernel": lambda x, y: -1.0}, X, "smallest given is -1"),
         ({"kernel": lambda x, y: x[0] + 10}, X, "not symmetric"),
+        (
+            {"kernel": lambda x, y: np.nan if (x == y).all() else 1.0},
+            X,
+            r"NaN or infinity for \d+ of \d+ pairs.*Try it",
+        ),
         ({"metric": lambda x, y: np.nan}, X, "returned NaN or a negative value"),
         ({"metric": lambda x, y: -1.0}, X, "returned NaN or a negative value"),
     ],
