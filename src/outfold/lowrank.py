@@ -58,19 +58,19 @@ class LowRankRule:
         return self.geometry.row_entries
 
     def rows(self, Z: Array) -> Rows:
-        seen, log_top = self._seen(Z)
+        seen, log_top = self.seen(Z)
         degrees = seen @ self.degrees
         with np.errstate(divide="ignore"):
             log_mass = log_top + np.log(seen.sum(axis=1))
         astray = np.flatnonzero(~clear(log_top, degrees, self.least))
         if len(astray):
             log_mass[astray] = -np.inf
-            seen[astray] = self._seen(self.geometry.anchors[self.geometry.nearest(Z[astray])])[0]
+            seen[astray] = self.seen(self.geometry.anchors[self.geometry.nearest(Z[astray])])[0]
             degrees[astray] = seen[astray] @ self.degrees
         seen /= degrees[:, :1]
         return Rows(seen, log_mass, log_mass)
 
-    def _seen(self, Z: Array) -> tuple[Array, Array]:
+    def seen(self, Z: Array) -> tuple[Array, Array]:
         """Affinities over the largest of the row, and the log of that."""
         logs, factor = self.kernel.logs(self.geometry.cross(Z))
         logs *= factor

@@ -254,7 +254,7 @@ def _read(container: Container, *, lazily: bool = False) -> tuple[Any, Any]:
     estimator = reader.estimator(document["estimator"], "", lazily=lazily, fitted=True)
     tree = document["preparation"]
     preparation = None if tree is None else reader.value(tree, "preparation")[0]
-    if tree is not None and "Preparation" in _forms.forms():
+    if tree is not None:
         _check_class(preparation, "Preparation", "preparation")
     return estimator, preparation
 

@@ -342,7 +342,7 @@ def _solved(recipe: Recipe, problem: Problem, old: Fit, rows: Source) -> tuple[F
         normalization.scale(eigenvalues),
         problem.reference,
     )
-    report = _engine._report(rows, recipe, problem, spectrum, kept, 0.0, 0.0)
+    report = _engine.report_on(rows, recipe, problem, spectrum, kept, 0.0, 0.0)
     order = np.arange(operator.size) if problem.anchors.index is None else np.argsort(problem.anchors.index)
     told = problem.anchors.at(order), eigenvalues, (functions @ turn)[order]
     found = Fit(model, *told, None, np.empty(0), None, None, False, report, problem.gathered)

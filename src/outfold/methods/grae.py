@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _resolve
-from .._engine import _check_points
+from .._engine import check_points
 from ..inverse import WayBack
 from ..neural import training
 from ..neural.estimators import NetworkEstimator
@@ -203,7 +203,7 @@ class GRAE(NetworkEstimator):
         X = self._validate(X, reset=True)
         plan = self._plan(seed, rows=len(X))
         rows, runner = np.ascontiguousarray(X, dtype=float), self._runner()
-        _check_points(rows)
+        check_points(rows)
         if weight == 0:
             embedding, parts = np.random.default_rng([seed, 4]).normal(size=(len(rows), columns)), 0  # for its scale
         else:
