@@ -147,17 +147,9 @@ class Affinities:
                 f"epsilon={report.epsilon:.3g} looks too small: the trace of P is {report.trace:.4g} for n = "
                 f"{report.n_anchors}, so most rows see little but themselves. Try a larger epsilon or epsilon='auto'."
             )
-        if problem.operator.kind == "markov" and values.max() < 0.05:
-            found.append(
-                f"epsilon={report.epsilon:.3g} looks too large: the largest kept eigenvalue is {values.max():.2g}, so "
-                "all rows look alike. Try a smaller epsilon or epsilon='auto'."
-            )
-        if report.amplification > 1e5:
-            found.append(
-                f"The smallest kept eigenvalue magnifies rounding by {report.amplification:.1e} in transform. Keep "
-                "fewer components or use t >= 1."
-            )
-        return found
+        if problem.operator.kind == "markov":
+            found += report.too_wide(values.max())
+        return found + report.magnified()
 
 
 def _largest(anchors: Anchors, operator: Operator, needed: int, view: Affinities) -> Anchors:

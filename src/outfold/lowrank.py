@@ -200,11 +200,7 @@ class LowRankDiffusion:
                 f"The trace of P is {report.trace:.4g} for {report.n_anchors} landmarks: they are too few for this "
                 f"epsilon, and most see little but the rows nearest to them. {REMEDY} (now {report.epsilon:.3g})."
             )
-        if values.max() < 0.05:
-            found.append(
-                f"epsilon={report.epsilon:.3g} looks too large: the largest kept eigenvalue is {values.max():.2g}, so "
-                "all rows look alike. Try a smaller epsilon or epsilon='auto'."
-            )
+        found += report.too_wide(values.max())
         if report.amplification > 1e8:
             found.append(
                 f"Rounding may be magnified by {report.amplification:.1e} in transform. Keep fewer components, use "

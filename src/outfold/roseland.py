@@ -167,12 +167,7 @@ class LandmarkDiffusion:
                 f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. Raise "
                 f"n_neighbors (now {report.edges}), epsilon (now {report.epsilon:.3g}) or the number of landmarks."
             )
-        if report.amplification > 1e5:
-            found.append(
-                f"The smallest kept eigenvalue magnifies rounding by {report.amplification:.1e} in transform. Keep "
-                "fewer components or use t >= 1."
-            )
-        return found
+        return found + report.magnified()
 
 
 @dataclass(frozen=True)
