@@ -86,6 +86,6 @@ def test_what_is_not_there_is_told(cells, monkeypatch):
         embed(cells, ClassicalMDS(2), trivial=True)
     with pytest.raises(ValueError, match="Roseland takes no affinities"):
         embed(cells, Roseland(2), obsp="connectivities")
-    monkeypatch.setattr("outfold.annotated.free_memory", lambda: 10.0)
+    monkeypatch.setattr("outfold.runners.free_memory", lambda: 10.0)
     with pytest.raises(MemoryError, match="Reduce it first"):
         embed(cells)

@@ -151,6 +151,11 @@ def test_not_fitted_wrong_features_and_bad_rows(estimator):
         ({"kernel": lambda x, y: np.nan}, X, "returned NaN"),
         ({"kernel": lambda x, y: -1.0}, X, "smallest given is -1"),
         ({"kernel": lambda x, y: x[0] + 10}, X, "not symmetric"),
+        (
+            {"kernel": lambda x, y: np.nan if (x == y).all() else 1.0},
+            X,
+            r"NaN or infinity for \d+ of \d+ pairs.*Try it",
+        ),
         ({"metric": lambda x, y: np.nan}, X, "returned NaN or a negative value"),
         ({"metric": lambda x, y: -1.0}, X, "returned NaN or a negative value"),
     ],
@@ -193,8 +198,8 @@ def test_data_too_wide_for_squares_is_told_to_rescale():
 
 
 def test_a_dense_kernel_that_cannot_fit_is_refused_with_the_numbers(monkeypatch):
-    from outfold import graphs
-
-    monkeypatch.setattr(graphs, "free_memory", lambda: 1e6)
-    with pytest.raises(MemoryError, match=r"n = 400 points needs about 0\.0 GB.*n_neighbors=32.*landmarks"):
+    monkeypatch.setattr("outfold.runners.free_memory", lambda: 1e6)
+    with pytest.raises(
+        MemoryError, match=r"n = 400 points needs about 0\.00282 GB, and 0\.001 GB are free.*n_neighbors=32.*landmarks"
+    ):
         DiffusionMaps(n_neighbors=None).fit(np.random.default_rng(0).normal(size=(400, 3)))

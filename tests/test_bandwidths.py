@@ -6,7 +6,7 @@ from scipy.spatial.distance import cdist, pdist
 
 from catalogue import cloud
 from outfold import DiffusionMaps, datasets
-from outfold.bandwidths import Bandwidth, Fixed, KernelSum, Neighbor, Percentile, Slope
+from outfold.bandwidths import Bandwidth, Fixed, Growth, Neighbor, Percentile, Slope
 from outfold.graphs import DenseSurvey
 
 X = cloud(0, rows=60)
@@ -54,7 +54,7 @@ def test_slope_finds_the_steepest_point_of_the_kernel_sum():
 
 
 def test_the_kernel_sum_is_that_of_all_pairs():
-    total = KernelSum.of(SURVEY)
+    total = Growth.of(SURVEY)
     naive = [np.exp(-SQUARED / (2 * epsilon)).sum() for epsilon in total.epsilons]
     np.testing.assert_allclose(total.sums, naive, rtol=1e-3)
     np.testing.assert_allclose(np.gradient(np.log(naive), np.log(total.epsilons)), total.slopes, atol=0.01)

@@ -49,7 +49,7 @@ NOT_RUN = {  # what else sh blocks may hold -> why it does not run here
     r"python benchmarks/": "takes minutes to hours, and peers that are not installed",
     r"sphinx-build -W -b html docs docs/_build$": "runs in test_site.py, without the pictures of examples",
     r"outfold reproduce all": "takes half an hour; each experiment has a test of its own",
-    r"outfold (fit|transform) wine": "runs with the tables of command.md",
+    r"outfold (fit|transform|explore) wine": "runs with the tables of command.md and page.md",
 }
 SAID = re.compile(r"^(\$|>>>|import |from \S+ import|(pip|outfold|python|curl|sphinx-build|ruff) )", re.MULTILINE)
 

@@ -504,7 +504,7 @@ def test_rows_of_a_given_matrix_must_match_it():
 
 
 def test_tables_that_cannot_fit_are_refused_before_they_are_made(monkeypatch):
-    monkeypatch.setattr(graphs, "free_memory", lambda: 1e5)
+    monkeypatch.setattr("outfold.runners.free_memory", lambda: 1e5)
     with pytest.raises(MemoryError, match="n = 120 points.*landmarks"):
         ClassicalMDS().fit(X)
     with pytest.raises(MemoryError, match="n = 120 points.*landmarks"):

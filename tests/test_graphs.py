@@ -228,7 +228,7 @@ def test_bad_rules():
         ({"threshold": 1}, "below 1"),
         ({"threshold": 1.5}, "threshold=1.5"),
         ({"threshold": float("nan")}, "threshold=nan"),
-        ({"threshold": 0.1, "n_neighbors": 5}, "not both"),
+        ({"threshold": 0.1, "n_neighbors": 5}, "n_neighbors=5 and threshold=0.1 both.*pass one"),
         ({"epsilon": np.inf, "n_neighbors": None}, "needs a sparse rule"),
         ({"n_neighbors": 5, "metric": lambda x, y: np.nan}, "returned NaN"),
         ({"n_neighbors": 5, "metric": lambda x, y: -1.0}, "negative"),

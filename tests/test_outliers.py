@@ -35,6 +35,8 @@ def test_it_works_in_a_pipeline_and_refuses_nonsense():
         ({"min_neighbors": 83}, "n = 83"),
         ({"radius": -1.0}, "radius=-1.0"),
         ({"radius": "big"}, "Valid: 'auto'"),
+        ({"metric": "euclid"}, "metric='euclid' is not known. Valid: .*'euclidean'"),
+        ({"metric": "precomputed"}, "metric='precomputed' is not known"),
     ):
         with pytest.raises(ValueError, match=message):
             RemoveOutliers(**parameters).fit(X)

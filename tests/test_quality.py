@@ -23,7 +23,6 @@ from outfold import (
     LocallyLinearEmbedding,
     Roseland,
     graphs,
-    neighbourhoods,
     quality,
 )
 from outfold.datasets import s_curve, swiss_roll
@@ -688,10 +687,33 @@ def test_what_takes_a_table_of_all_anchors_is_left_out_or_refused_when_there_are
     part = quality.reconstruction_error(maps, X[80:])
     assert np.isnan(part.every)
     assert (part.error, part.nystrom, part.norm) == (full.error, full.nystrom, full.norm)
-    monkeypatch.setattr(quality, "free_memory", lambda: 1e5)
-    with pytest.raises(MemoryError, match="80 anchors take 0.0 GB"):
+    monkeypatch.setattr("outfold.runners.free_memory", lambda: 1e5)
+    with pytest.raises(MemoryError, match=r"80 anchors need about 0\.000205 GB.*exact=False"):
         quality.diffusion_distance(maps, X[:2], exact=True)
-    monkeypatch.setattr(neighbourhoods, "free_memory", lambda: 1e5)
     with pytest.raises(MemoryError, match="pairs of 120 rows"):
         quality.distance_correlation(X, X[:, :2])
     assert quality.distance_correlation(X, X[:, :2], rows=50) > 0
+
+
+@pytest.mark.parametrize("weights", [np.ones(3), -np.ones(20), np.zeros(20), np.full(20, np.nan)], ids=str)
+def test_weights_that_are_none_are_refused_with_their_shape(weights):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    for measure in (
+        lambda: quality.aligned_mse(X, X, fit_rows=np.arange(5), weights=weights),
+        lambda: quality.subspace_angles(X, X, weights=weights),
+        lambda: quality.Alignment.of(X, X, weights=weights),
+        lambda: quality.trustworthiness(X, X, sample_weight=weights),
+    ):
+        with pytest.raises(ValueError, match=r"weight.*of shape \(\d+,\) must be 20 finite numbers >= 0.*not all 0"):
+            measure()
+
+
+def test_a_metric_that_is_not_known_is_refused_with_those_that_are():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match="metric='manhatten' is not known. Valid: .*'manhattan'"):
+        quality.trustworthiness(X, X, metric="manhatten")
+
+
+def test_an_embedding_of_one_coordinate_may_be_a_row_of_numbers():
+    places = np.random.default_rng(0).normal(size=20)
+    assert quality.aligned_error(5 - 2 * places, places) < 1e-12

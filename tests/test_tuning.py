@@ -43,28 +43,23 @@ def s_curve():
 # -- what must be found --------------------------------------------------------------------
 
 
-def check_recovery(name, n, seed):
-    check_dimensions(name, tune(drawn(name, n, seed), alpha=1.0))
-
-
-def check_dimensions(name, found):
-    assert (found.intrinsic, found.dimension) == KNOWN[name], str(found)
+def told(found):
+    """The dimensions, whether the best epsilon lies inside the grid, and the notes."""
     at, count = place(found)
-    assert 0 < at < count - 2
-    assert found.notes == ()
+    return (found.intrinsic, found.dimension), 0 < at < count - 2, found.notes
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_known_dimensions_are_recovered_inside_the_grid(name, seed):
-    check_recovery(name, 300, seed)
+    assert told(tune(drawn(name, 300, seed), alpha=1.0)) == (KNOWN[name], True, ())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_known_dimensions_are_recovered_whatever_the_draw(name, seed):
-    check_recovery(name, 700, seed)
+    assert told(tune(drawn(name, 700, seed), alpha=1.0)) == (KNOWN[name], True, ())
 
 
 def true_coordinates(name, n, seed):
@@ -108,20 +103,20 @@ def true_error(X, functions, mu, epsilon):
     return np.sqrt((left**2).sum() / (truth**2).sum())
 
 
-def check_oracle(name, n, seed, worst):
+def against_the_truth(name, n, seed):
+    """True errors of the chosen epsilon and of the widest over the least of the grid, and of the chosen over auto's."""
     X, functions, mu = true_coordinates(name, n, seed)
     found = tune(X, alpha=1.0)
     grid = [row.epsilon for row in found.table]
     errors = [true_error(X, functions, mu, epsilon) for epsilon in grid[:10]]  # beyond, some pass the truth by accident
-    assert true_error(X, functions, mu, found.best["epsilon"]) < worst * min(errors)
-    if name != "flat_torus":  # there the widest is one of those
-        assert true_error(X, functions, mu, grid[-1]) > 1.5 * min(errors)
-    return true_error(X, functions, mu, found.best["epsilon"]) / true_error(X, functions, mu, "auto")
+    chosen, widest, auto = (true_error(X, functions, mu, e) for e in (found.best["epsilon"], grid[-1], "auto"))
+    return chosen / min(errors), widest / min(errors), chosen / auto
 
 
 @pytest.mark.parametrize("name", ["circle", "s_curve"])
 def test_epsilon_is_near_the_best_for_the_true_eigenfunctions(name):
-    beside_auto = check_oracle(name, 400, 0, 1.5)
+    chosen, widest, beside_auto = against_the_truth(name, 400, 0)
+    assert chosen < 1.5 < widest
     if name == "circle":  # where the default rule is known to be narrow
         assert beside_auto < 1
 
@@ -130,7 +125,9 @@ def test_epsilon_is_near_the_best_for_the_true_eigenfunctions(name):
 @pytest.mark.parametrize("name", KNOWN)
 def test_epsilon_is_near_the_best_for_the_true_eigenfunctions_whatever_the_draw(name):
     for seed in range(1, 6):
-        check_oracle(name, 600, seed, 2.5)
+        chosen, widest, _ = against_the_truth(name, 600, seed)
+        assert chosen < 2.5
+        assert widest > 1.5 or name == "flat_torus"  # where the widest passes the truth by accident
 
 
 def test_held_out_error_alone_would_run_away(s_curve):
@@ -284,7 +281,7 @@ def test_of_other_methods_only_the_coordinates_are_chosen(method):
         (lambda X: tune(np.full_like(X, np.nan)), "NaN"),
         (lambda X: tune(np.ones_like(X)), "All rows are equal"),
         (lambda X: tune(X[0]), "2D array"),
-        (lambda X: tune(X, DiffusionMaps(n_neighbors=39)), "No candidate could be fitted to 40 rows.*n_neighbors"),
+        (lambda X: tune(X, DiffusionMaps(n_neighbors=39)), "None of 14 candidates could be fitted.*n_neighbors"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, message):

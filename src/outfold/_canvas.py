@@ -60,7 +60,10 @@ def grid(
         Width and height of one of them in inches.
     """
     if rows < 1 or columns < 1 or not set(space) <= set(range(rows * columns)):
-        raise ValueError(f"There is no grid of {rows} x {columns} axes with {sorted(space)} in space.")
+        raise ValueError(
+            f"There is no grid of {rows} x {columns} axes with {sorted(space)} in space: at least 1 x 1, numbered row "
+            f"by row from 0 to {max(rows * columns, 1) - 1}."
+        )
     figure = part("figure").Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
     places = figure.add_gridspec(rows, columns, width_ratios=widths)
     axes = np.empty((rows, columns), dtype=object)
@@ -78,7 +81,10 @@ def ready(axes: Any, coordinates: Sequence[int]) -> Any:
     if axes is None:
         return panels(1, space=[0] if space else [])[1][0]
     if hasattr(axes, "get_zlim") != space:
-        raise ValueError(f"{len(coordinates)} coordinates do not fit these axes, which have {5 - len(coordinates)}.")
+        raise ValueError(
+            f"{len(coordinates)} coordinates do not fit these axes, which have {5 - len(coordinates)}. Pass as many, "
+            "or no axes."
+        )
     return axes
 
 
@@ -149,7 +155,10 @@ class Cloud:
         if value is not None and value.shape != (len(place),):
             raise ValueError(f"{color_name} has shape {value.shape} for {len(place)} points; pass one value for each.")
         if value is not None and value.dtype.kind == "f" and not np.isfinite(value).all():
-            raise ValueError(f"{color_name} has NaN or infinity in {(~np.isfinite(value)).sum()} of {len(value)} rows.")
+            raise ValueError(
+                f"{color_name} has NaN or infinity in {(~np.isfinite(value)).sum()} of {len(value)} rows, which have "
+                "no colour. Leave these rows out, or pass groups as text."
+            )
         drawn = slice(None) if len(place) <= MOST_POINTS else sample(len(place), MOST_POINTS)
         return cls(place, value, style, drawn)
 
@@ -237,7 +246,7 @@ def pictures_of(images: Any, rows: int, name: str) -> Array:
             f"{name} has shape {stack.shape}; {rows} points need ({rows}, height, width), or with 3 or 4 colours last."
         )
     if not np.isfinite(stack).all():
-        raise ValueError(f"{name} has NaN or infinity among its pixels.")
+        raise ValueError(f"{name} has NaN or infinity among its pixels. Fill them in, or leave these pictures out.")
     return stack
 
 

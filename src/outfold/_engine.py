@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ._problem import Kept, Problem
 from ._report import Report
 from .bandwidths import ALL_EQUAL
+from .distances import LARGEST
 from .extensions import Known
 from .landmarks import Anchors, Everything, able
 from .normalizations import Operator, Rows
@@ -74,7 +75,7 @@ class SpectralModel:
             at: Any = block if order is None else order[block]
             points = np.ascontiguousarray(Z[at], dtype=float)
             with np.errstate(over="ignore", invalid="ignore"):
-                seen = () if kept is None else (kept.block(block, points, geometry.search.distances),)
+                seen = () if kept is None else (kept.block(block, points, geometry.distances),)
                 rows: Rows = self.rule.rows(points, *seen)
                 values, mass = rows @ self.basis, rows.log_mass
             beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))
@@ -83,8 +84,7 @@ class SpectralModel:
                 mass[beyond] = -np.inf
             embedding[at], log_mass[at] = values, mass
 
-        for _ in runner.map(fill, blocks, "embedding"):
-            pass
+        runner.each(fill, blocks, "embedding")
         return embedding, self.reference.judge(log_mass)
 
     @property
@@ -164,7 +164,7 @@ def fit(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, 
     _check_count(recipe.wanted, able(measure))
     anchors = recipe.landmarks.select(rows, measure, rng)
     if not view.given:
-        _check_points(anchors.points)
+        check_points(anchors.points)
         if view.merges_copies:
             anchors = anchors.merged()
     _check_count(recipe.wanted, len(anchors.measure))
@@ -187,7 +187,7 @@ def fit(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, 
         )
         negative = normalization.negative_mass(operator, spectrum.values, spectrum.vectors)
     embedding, gap = _training_embedding(rows, problem, model, runner)
-    report = _report(rows, recipe, problem, spectrum, kept, negative, gap)
+    report = report_on(rows, recipe, problem, spectrum, kept, negative, gap)
     order = np.arange(len(functions)) if anchors.index is None else np.argsort(anchors.index)
     places = None if model.scale is None else model.places[order]
     return Fit(
@@ -233,11 +233,12 @@ def _needed(recipe: Recipe) -> int:
     return 1 if isinstance(recipe.wanted, str) else int(np.max(recipe.wanted))
 
 
-def _check_points(points: Array) -> None:
+def check_points(points: Array) -> None:
+    """Refuse points that are all equal, or so large that squared distances overflow."""
     if (points == points[0]).all():
         raise ValueError(ALL_EQUAL)
     largest = np.nanmax(np.abs(points))
-    if largest > 1e150:
+    if largest > LARGEST:
         raise ValueError(f"Squared distances overflow: the data reaches {largest:.1e}. Rescale the features.")
 
 
@@ -288,9 +289,10 @@ def _training_embedding(
     return embedding, gap
 
 
-def _report(
+def report_on(
     rows: Source, recipe: Recipe, problem: Problem, spectrum: Spectrum, kept: Array, negative: float, gap: float
 ) -> Report:
+    """The facts of a fit that keeps these eigenpairs, with what a careful reader would say of them."""
     operator = problem.operator
     values, distance = spectrum.values, operator.distance(spectrum.values)
     after = kept.max() + 1

@@ -23,7 +23,7 @@ from .exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
 from .extensions import Auto, Known, Nystrom
 from .inverse import WayBack
 from .landmarks import Everything
-from .runners import Threads, free_memory
+from .runners import Threads, check_fits
 from .sources import InMemory, Source
 from .trust import Trust
 
@@ -209,12 +209,8 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         shape = (len(rows), self._n_features_out)
         dtype = rows.values.dtype if isinstance(rows, InMemory) else np.dtype(float)
         if out is None:
-            needed, free = float(np.prod(shape)) * dtype.itemsize, free_memory()
-            if needed > free:
-                raise MemoryError(
-                    f"The embedding of {shape[0]} rows takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. "
-                    "out='embedding.npy' writes it to disk."
-                )
+            told = f"The embedding of {shape[0]} rows needs"
+            check_fits(float(np.prod(shape)) * dtype.itemsize, told, "out='embedding.npy' writes it to disk.")
             out = np.empty(shape, dtype)
         flags: list[Array] = []
         with sinks.opened(out, shape, dtype, list(self.get_feature_names_out())) as write:
@@ -241,7 +237,10 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         known = getattr(self, "feature_names_in_", None)
         if known is not None and names is not None and list(known) != names:
             other = next((a, b) for a, b in zip(known, names) if a != b)
-            raise ValueError(f"The columns of {told} are not those of the fit: {other[1]!r} instead of {other[0]!r}.")
+            raise ValueError(
+                f"The columns of {told} are not those of the fit: {other[1]!r} instead of {other[0]!r}. Select them in "
+                "the order of feature_names_in_."
+            )
 
     # -- how far to believe it -------------------------------------------------------------
 
@@ -504,7 +503,8 @@ def _check_square(X: Array, given: str, positive: bool) -> None:
         _check_positive(X, given)
     if not np.allclose(X, X.T, rtol=1e-6, atol=1e-10 * np.abs(X).max()):
         raise ValueError(
-            f"{given}='precomputed' needs a symmetric matrix; entries differ by up to {np.abs(X - X.T).max():.3g}."
+            f"{given}='precomputed' needs a symmetric matrix; entries differ by up to {np.abs(X - X.T).max():.3g}. "
+            "Pass (X + X.T) / 2 if that is what you mean."
         )
     if given == "metric" and np.abs(np.diagonal(X)).max() > 1e-10 * X.max():
         raise ValueError(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,7 @@ from . import (
     neighbors,
     normalizations,
     potential,
+    preparation,
     reconstruction,
     roseland,
     solvers,
@@ -252,6 +252,8 @@ FORMS: dict[str, Form] = {
         {"model": "n d c", "anchors": _N_D}, {"model": "model", "gathered": "Gathered None"},
     ),
     "Past": Form(updates.Past, {"first": "l c", "start": "n e"}, {"found": "n d c"}),
+    # what was done to a table before the fit
+    "Preparation": Form(preparation.Preparation, {"centre": "p", "scale": "q"}, positive=("scale",)),
 }  # fmt: skip
 
 ESTIMATORS = {
@@ -271,18 +273,8 @@ ESTIMATORS = {
 
 
 @cache
-def forms() -> dict[str, Form]:
-    """All of them, that of what is done to tables included."""
-    try:
-        kind = import_module(".preparation", __package__).Preparation
-    except ModuleNotFoundError:
-        return FORMS
-    return {**FORMS, "Preparation": Form(kind, {"centre": "p", "scale": "q"}, positive=("scale",))}
-
-
-@cache
 def names() -> dict[type, str]:
-    return {form.kind: name for name, form in forms().items()}
+    return {form.kind: name for name, form in FORMS.items()}
 
 
 def stored_fields(form: Form) -> list[Any]:
@@ -306,7 +298,7 @@ Letters = dict[str, int]
 
 def check(name: str, values: dict[str, Any], inner: dict[str, Letters]) -> Letters:
     """Check the parts of an object; ``inner`` are the letters of those that are objects. Returns its own letters."""
-    form = forms()[name]
+    form = FORMS[name]
     letters: Letters = {}
     for part, handed in form.parts.items():
         for pair in handed.split():
@@ -420,7 +412,7 @@ def _one_fits(kind: str, value: Any) -> bool:
         return isinstance(value, tuple) and (nested or all(_one_fits(each, entry) for entry in value))
     if kind.startswith("Callable"):
         return False
-    form = forms().get(kind.split(".")[-1])
+    form = FORMS.get(kind.split(".")[-1])
     return type(value) is form.kind if form is not None else True
 
 

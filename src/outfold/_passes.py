@@ -32,7 +32,7 @@ TINY = np.finfo(float).tiny
 LITTLE_SUPPORT = -3.0  # where few rows are but some may be: a twentieth of the typical mass
 LEAST_RADIUS = 0.1  # of a landmark's neighbourhood, in units of the median one
 SEARCHED_ROWS = 1 << 15  # at a time, on each thread
-GRAM_ROWS = 2048  # of a sparse product at a time
+GRAM_ROWS, GRAM_PARTS = 128, 128  # of a sparse product: at least so many rows at a time, in at most about so many parts
 CHUNK_ENTRY_BYTES = 28  # what an entry of a chunk takes at the most: column and weight, and both once more, turned
 CHUNK_SHARE = 0.4  # of the memory
 PART_MEMORY = 1 << 29  # bytes for a walk over a part of rows elsewhere, on one thread
@@ -382,8 +382,7 @@ class Near(Passes):
         return Kept(order, np.append(0, np.cumsum(counts)), index[:total])
 
     def _weights(self, points: Array, kept: Kept) -> Array:
-        distances = self.geometry.search.distances
-        W = neighbors.measured(distances, points, kept.ptr, kept.index, self.runner).squared
+        W = neighbors.measured(self.geometry.distances, points, kept.ptr, kept.index, self.runner).squared
         self.runner.run(lambda part: self.kernel.affinity(W[part]), row_blocks(len(W), 4))
         return W
 
@@ -458,7 +457,8 @@ def _with_diagonal(G: Any, more: Array) -> Any:
 def gram(ptr: Array, index: Array, data: Array, columns: int, runner: Threads) -> csr_array:
     """W'W of a CSR matrix, rows of it on several threads; symmetric to the last bit, columns in order."""
     back = _products.turned(ptr, index, data, columns)
-    blocks = [slice(a, min(a + GRAM_ROWS, columns)) for a in range(0, columns, GRAM_ROWS)]
+    step = max(GRAM_ROWS, columns // GRAM_PARTS)
+    blocks = [slice(a, min(a + step, columns)) for a in range(0, columns, step)]
     found = list(
         runner.map(lambda b: _products.gram_rows(*back, ptr, index, data, b.start, b.stop), blocks, "products")
     )

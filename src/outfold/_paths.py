@@ -39,6 +39,46 @@ def group_sources(indptr, indices, sources, lanes):
 
 
 @Loop
+def spread(i, lead, indptr, indices, lengths, scale, distance, following, waiting, first, last):
+    """The wave from node i: what ``shortest_paths`` takes up, bucket by bucket, until no node waits."""
+    ring, lanes = len(first), distance.shape[1]
+    first[0] = last[0] = i
+    following[i] = -1
+    now, left = 0, 1
+    while left > 0:
+        i = first[now % ring]
+        if i < 0:
+            now += 1
+            continue
+        first[now % ring] = following[i]
+        waiting[i] = False
+        left -= 1
+        near = distance[i]
+        for p in range(indptr[i], indptr[i + 1]):
+            j, length = indices[p], lengths[p]
+            far = distance[j]
+            better = 0
+            for lane in range(lanes):
+                better |= near[lane] + length < far[lane]
+            if better == 0:
+                continue
+            for lane in range(lanes):  # + 0.0: without it LLVM makes masked stores, slow on AMD
+                far[lane] = min(far[lane], near[lane] + length) + 0.0
+            if waiting[j]:
+                continue
+            key = far[lead] * scale
+            bucket = (int(min(key, now + ring - 1.0)) if key > now else now) % ring
+            if first[bucket] < 0:
+                first[bucket] = j
+            else:
+                following[last[bucket]] = j
+            last[bucket] = j
+            following[j] = -1
+            waiting[j] = True
+            left += 1
+
+
+@Loop
 def shortest_paths(indptr, indices, lengths, sources, order, lanes, out, start, stop):
     """out[node, s] = length of the shortest path from sources[s], for s in order[start:stop]; inf where there is none.
 
@@ -46,13 +86,13 @@ def shortest_paths(indptr, indices, lengths, sources, order, lanes, out, start, 
     waits in a ring of buckets, sorted by its distance from the first. The order only decides how often a node
     is taken up again, never the result. The graph is symmetric and its lengths are not negative.
     """
-    n, ring = len(indptr) - 1, 16
+    n = len(indptr) - 1
     total = lengths.sum()
     scale = 4.0 * len(lengths) / total if total > 0.0 else 0.0  # buckets are a quarter of a mean edge wide
     distance = np.empty((n, lanes))
     following = np.empty(n, np.int64)
     waiting = np.zeros(n, np.bool_)
-    first, last = np.full(ring, -1), np.full(ring, -1)
+    first, last = np.full(16, -1), np.full(16, -1)  # of each bucket
     for low in range(start, stop, lanes):
         width = min(lanes, stop - low)
         distance[:] = np.inf
@@ -63,42 +103,8 @@ def shortest_paths(indptr, indices, lengths, sources, order, lanes, out, start, 
             reached = False
             for lane in range(lead):
                 reached |= distance[i, lane] < np.inf
-            if reached:
-                continue
-            first[0] = last[0] = i
-            following[i] = -1
-            now, left = 0, 1
-            while left > 0:
-                i = first[now % ring]
-                if i < 0:
-                    now += 1
-                    continue
-                first[now % ring] = following[i]
-                waiting[i] = False
-                left -= 1
-                near = distance[i]
-                for p in range(indptr[i], indptr[i + 1]):
-                    j, length = indices[p], lengths[p]
-                    far = distance[j]
-                    better = 0
-                    for lane in range(lanes):
-                        better |= near[lane] + length < far[lane]
-                    if better == 0:
-                        continue
-                    for lane in range(lanes):  # + 0.0: without it LLVM makes masked stores, slow on AMD
-                        far[lane] = min(far[lane], near[lane] + length) + 0.0
-                    if waiting[j]:
-                        continue
-                    key = far[lead] * scale
-                    bucket = (int(min(key, now + ring - 1.0)) if key > now else now) % ring
-                    if first[bucket] < 0:
-                        first[bucket] = j
-                    else:
-                        following[last[bucket]] = j
-                    last[bucket] = j
-                    following[j] = -1
-                    waiting[j] = True
-                    left += 1
+            if not reached:
+                spread(i, lead, indptr, indices, lengths, scale, distance, following, waiting, first, last)
         for top in range(0, n, 64):  # in tiles, for either layout of out
             for lane in range(width):
                 s = order[low + lane]

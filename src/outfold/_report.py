@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -91,5 +91,20 @@ class Report:
         width = max(len(name) for name, _ in rows)
         return "\n".join([self.method, *(f"  {name:<{width}}  {value}" for name, value in rows)])
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    def too_wide(self, largest: float) -> list[str]:
+        """A concern where the largest kept eigenvalue of a Markov operator is next to nothing."""
+        if largest >= 0.05:
+            return []
+        return [
+            f"epsilon={self.epsilon:.3g} looks too large: the largest kept eigenvalue is {largest:.2g}, so all rows "
+            "look alike. Try a smaller epsilon or epsilon='auto'."
+        ]
+
+    def magnified(self) -> list[str]:
+        """A concern where little is left of what transform must divide by."""
+        if self.amplification <= 1e5:
+            return []
+        return [
+            f"The smallest kept eigenvalue magnifies rounding by {self.amplification:.1e} in transform. Keep fewer "
+            "components or use t >= 1."
+        ]

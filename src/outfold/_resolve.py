@@ -120,7 +120,7 @@ def stages(estimator: Any) -> dict[str, Any]:
             bandwidths.Fixed(math.inf) if kernel == "continuous_knn" else rule, 0.5 if local else None
         )
         edges = edge_rule(estimator.n_neighbors, estimator.threshold, kernel, local)
-        metric = metric if isinstance(metric, distances.Metric) else distances.Metric(metric)
+        metric = distances.Metric.of(metric)
     if isinstance(edges, graphs.AllPairs | graphs.Threshold) and rule == bandwidths.Fixed(math.inf):
         raise ValueError("epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors, else it is all ones.")
     return {"metric": metric, "edges": edges, "kernel": spec}
@@ -141,12 +141,12 @@ def _no_sparse_rule(estimator: Any, what: str) -> None:
 def edge_rule(n_neighbors: Any, threshold: Any, kernel: str, local: int | None) -> Any:
     """Which pairs to keep; None for "auto", which the number of anchors decides."""
     if threshold is not None:
-        eta = number("threshold", threshold, low=0.0, high=1.0, open_low=True)
-        if eta == 1:
-            raise ValueError("threshold=1 keeps nothing but the points themselves; it must be below 1.")
+        _check_rule(rule := graphs.Threshold(threshold, local=local))
         if n_neighbors not in (None, "auto"):
-            raise ValueError("Pass n_neighbors or threshold, not both.")
-        return graphs.Threshold(eta, local=local)
+            raise ValueError(
+                f"n_neighbors={n_neighbors!r} and threshold={threshold!r} both say which pairs to keep: pass one."
+            )
+        return replace(rule, eta=float(threshold))
     if isinstance(n_neighbors, graphs.Union | graphs.Mutual | graphs.Ball | graphs.Threshold):
         _check_rule(n_neighbors)
         return replace(n_neighbors, local=local if n_neighbors.local is None else n_neighbors.local)
@@ -186,9 +186,7 @@ def metric(value: Any) -> Any:
     """A metric, or None for distances that are given."""
     if isinstance(value, str) and one_of("metric", value, distances.METRICS) == "precomputed":
         return None
-    if not (callable(value) or isinstance(value, str | distances.Metric)):
-        one_of("metric", value, distances.METRICS)
-    return value if isinstance(value, distances.Metric) else distances.Metric(value)
+    return distances.Metric.of(value)
 
 
 def named_kernel(estimator: Any) -> Any:

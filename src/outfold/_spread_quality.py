@@ -20,9 +20,9 @@ from scipy.spatial.distance import cdist
 
 from . import neighbourhoods, scale
 from .alignment import Alignment
-from .distances import Distances, Metric
+from .distances import LARGEST, Distances, Metric
 from .runners import Threads, row_blocks
-from .sources import Source, checked, in_dask, shuffled
+from .sources import Source, checked, in_dask, shuffled, weighed
 
 Array = NDArray[Any]
 
@@ -80,10 +80,7 @@ def measure_of(weights: Any, rows: scale.Spread) -> Any:
         return None
     if in_dask(weights):
         return scale.Weights.of(weights, rows, unit=1.0)
-    weights = np.asarray(weights, dtype=float)
-    if weights.shape != (len(rows),) or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise ValueError(f"weights of shape {weights.shape} must be {len(rows)} numbers >= 0, not all 0.")
-    return weights
+    return weighed("weights", weights, len(rows))
 
 
 # -- moments ---------------------------------------------------------------------------------
@@ -270,7 +267,7 @@ class Spaces:
 
     def measures(self, metric: Any) -> tuple[Distances, Distances]:
         """Of the data and of the embedding; what a metric must know of all rows is summed up."""
-        metric = metric if isinstance(metric, Metric) else Metric(metric)
+        metric = Metric.of(metric)
         some = self.answering.take(np.unique(np.linspace(0, len(self.answering) - 1, 24).astype(int)))
         missing = {"seuclidean": "V", "mahalanobis": "VI"}.get(metric.name if isinstance(metric.name, str) else "")
         if missing is not None and missing not in metric.params:
@@ -281,7 +278,7 @@ class Spaces:
             else:
                 known = np.linalg.pinv(covariance)
             metric = replace(metric, params={**metric.params, missing: known})
-        return metric.fit(some[:, : self.features]), Metric("euclidean").fit(some[:, self.features :])
+        return metric.fit(some[:, : self.features]), Metric().fit(some[:, self.features :])
 
     def taken(self, asked: Array, own: Array | None) -> list[tuple[Array, Array | None]]:
         """Data and embedding of some rows that answer and, if others ask, of some of those."""
@@ -337,7 +334,7 @@ class Asking:
 
     def tables(self, space: Space, rows: Array, start: int) -> Iterator[tuple[slice, Array]]:
         """Squared distances to the rows of a part, some that ask at a time; a row is infinitely far from itself."""
-        if np.abs(rows).max() > neighbourhoods.LARGEST:
+        if np.abs(rows).max() > LARGEST:
             raise ValueError(f"Squared distances overflow: the rows reach {np.abs(rows).max():.1e}. Rescale them.")
         to = space.to(rows)
         step = max(1, neighbourhoods.TABLE_ENTRIES // len(rows))

@@ -161,6 +161,15 @@ def found_in(line, a, b, rows, bound, k, values, members, count):
 
 
 @Loop
+def farther(kth, z, before):
+    """No less than the squared distance of z to its k-th point, given that of the row before."""
+    moved = 0.0
+    for f in range(len(z)):
+        moved += (z[f] - before[f]) ** 2
+    return (np.sqrt(kth) + np.sqrt(moved)) ** 2 * (1 + 1e-9)
+
+
+@Loop
 def nearest(Z, order, k, reach, longest, P, rows, low, high, first, last):
     """The k nearest points of the rows of Z in ``order``, all as far as the last, and those with d^2 <= reach[j] or a
     little more (in the order of leaves; none if that is empty), by distance and then by row.
@@ -177,12 +186,7 @@ def nearest(Z, order, k, reach, longest, P, rows, low, high, first, last):
     kth = np.inf
     for at in range(len(order)):
         z = Z[order[at]]
-        bound = np.inf
-        if at > 0:
-            moved = 0.0
-            for f in range(len(z)):
-                moved += (z[f] - Z[order[at - 1], f]) ** 2
-            bound = (np.sqrt(kth) + np.sqrt(moved)) ** 2 * (1 + 1e-9)
+        bound = np.inf if at == 0 else farther(kth, z, Z[order[at - 1]])
         count, more, height = 0, 0, 1
         waiting[0], distance[0] = 0, 0.0
         while height > 0:

@@ -95,7 +95,7 @@ class Writer:
             raise Wrong(f"{path} is {what}, {short(value)}")
         if isinstance(value, neighbors.Proposed) and not isinstance(value.source, neighbors.FaissIndex):
             raise Wrong(f"{path} is a search by {short(getattr(value.source, 'transformer', value.source))}")
-        stored = _forms.stored_fields(_forms.forms()[name])
+        stored = _forms.stored_fields(_forms.FORMS[name])
         return {
             "class": name,
             "fields": {f.name: self.value(getattr(value, f.name), f"{path}.{f.name}") for f in stored},
@@ -208,7 +208,7 @@ class Reader:
 
     def _object(self, tree: dict[str, Any], path: str, depth: int) -> tuple[Any, dict[str, int]]:
         check_keys(tree, {"class", "fields"}, path)
-        form, given = _forms.forms().get(_text(tree["class"], path)), tree["fields"]
+        form, given = _forms.FORMS.get(_text(tree["class"], path)), tree["fields"]
         if form is None or not isinstance(given, dict):
             raise Wrong(f"{path} is of a class {str(tree['class'])[:60]!r} that no model has")
         known = {f.name for f in _forms.stored_fields(form)}

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _passes, planning, scale
+from .graphs import AllPairs, settled
 from .landmarks import Anchors, along_the_tree
 from .planning import Plan, Stage
 from .roseland import LandmarkDiffusion
@@ -111,8 +112,8 @@ def _pass(n: int, parts: int, workers: int, row: float, rate: float, joined: flo
 
 
 def _edges(view: LandmarkDiffusion, m: int) -> tuple[Any, bool]:
-    edges = view.edges.settled(m) if hasattr(view.edges, "settled") else view.edges
-    return edges, not hasattr(edges, "k")
+    edges = settled(view.edges, m)
+    return edges, isinstance(edges, AllPairs)
 
 
 def _typical(features: int, m: int, edges: Any, dense: bool) -> Rates:

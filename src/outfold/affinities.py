@@ -109,8 +109,7 @@ class Affinities:
         values = measured.data if sparse else measured
         witness = kernel.witness(values)
         blocks = row_blocks(len(values), 1 if sparse else values.shape[1])
-        for _ in runner.map(lambda block: kernel.affinity(values[block]), blocks, "kernel"):
-            pass  # measured holds affinities now
+        runner.each(lambda block: kernel.affinity(values[block]), blocks, "kernel")  # measured holds affinities now
         seen = measured if witness is None else csr_array((witness, measured.indices, measured.indptr), measured.shape)
         reference = Reference.of(lonely_mass(seen, measure), np.log(seen @ measure), measure)
         degree = measured.nnz / len(measure) if sparse else float(len(measure))
@@ -129,17 +128,18 @@ class Affinities:
                 f"{told}, and it is dense: they are too far apart for epsilon, and no bridge would weigh anything. "
                 "Raise epsilon, or pass n_neighbors with components='join'."
             )
-        pairs = components.bridges(operator.parts, graph.search.distances)
+        pairs = components.bridges(operator.parts, graph.distances)
         return graphs.with_bridges(graph, graph.gram(runner), pairs)
 
     def concerns(self, report: Any, values: Array, problem: Problem) -> list[str]:
         """What a careful reader would say about this spectrum."""
         found = []
         if report.components > 1:
+            remedy = graphs.settled(self.edges, report.n_anchors).remedy()
             found.append(
                 f"The graph falls into {problem.operator.parts.told()}, so the first "
                 f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. "
-                f"{self._remedy(report)} (now {report.edges}, epsilon {report.epsilon:.3g}), or pass "
+                f"{remedy} (now {report.edges}, epsilon {report.epsilon:.3g}), or pass "
                 + ("components='largest'." if "all pairs" in report.edges else "components='largest' or 'join'.")
             )
         if report.trace > report.n_anchors / 2:
@@ -147,20 +147,9 @@ class Affinities:
                 f"epsilon={report.epsilon:.3g} looks too small: the trace of P is {report.trace:.4g} for n = "
                 f"{report.n_anchors}, so most rows see little but themselves. Try a larger epsilon or epsilon='auto'."
             )
-        if problem.operator.kind == "markov" and values.max() < 0.05:
-            found.append(
-                f"epsilon={report.epsilon:.3g} looks too large: the largest kept eigenvalue is {values.max():.2g}, so "
-                "all rows look alike. Try a smaller epsilon or epsilon='auto'."
-            )
-        if report.amplification > 1e5:
-            found.append(
-                f"The smallest kept eigenvalue magnifies rounding by {report.amplification:.1e} in transform. Keep "
-                "fewer components or use t >= 1."
-            )
-        return found
-
-    def _remedy(self, report: Any) -> str:
-        return (self.edges.settled(report.n_anchors) if isinstance(self.edges, Either) else self.edges).remedy()
+        if problem.operator.kind == "markov":
+            found += report.too_wide(values.max())
+        return found + report.magnified()
 
 
 def _largest(anchors: Anchors, operator: Operator, needed: int, view: Affinities) -> Anchors:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .sources import in_dask
+from .sources import in_dask, weighed
 
 Array = NDArray[Any]
 
@@ -44,7 +44,7 @@ class Alignment:
         moving, fixed = np.asarray(moving, dtype=float), np.asarray(fixed, dtype=float)
         if moving.shape != fixed.shape:
             raise ValueError(f"Embeddings of the same rows have the same shape; got {moving.shape} and {fixed.shape}.")
-        weights = np.ones(len(moving)) if weights is None else np.asarray(weights, dtype=float)
+        weights = weighed("weights", weights, len(moving))
         share = weights / weights.sum()
         origin, target = (share @ moving, share @ fixed) if centre else np.zeros((2, moving.shape[1]))
         M, F = moving - origin, fixed - target

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .exceptions import TableError
-from .runners import free_memory
+from .runners import check_fits
 from .sources import extra
 from .tables import Matrix, Table, listed
 
@@ -112,12 +112,8 @@ def _affinities(adata: Any, obsp: str) -> Array:
 
 def _dense(values: Any, told: str) -> Array:
     """As an array, if it fits."""
-    needed, free = 8.0 * np.prod(values.shape), free_memory()
-    if needed > free:
-        raise MemoryError(
-            f"{told} of shape {values.shape} needs {needed / 1e9:.1f} GB as an array; {free / 1e9:.1f} GB are free. "
-            "Reduce it first (scanpy's pp.pca), and pass use_rep."
-        )
+    instead = "Reduce it first (scanpy's pp.pca), and pass use_rep."
+    check_fits(8.0 * np.prod(values.shape), f"As an array {told} of shape {values.shape} needs", instead)
     return np.asarray(values.toarray() if hasattr(values, "toarray") else values, dtype=float)
 
 

@@ -37,7 +37,12 @@ NO_BANDWIDTH = Bandwidth(float("nan"), "none")
 
 @dataclass(frozen=True)
 class Fixed:
-    """The caller's own number."""
+    """The caller's own number.
+
+    >>> from outfold import DiffusionMaps
+    >>> DiffusionMaps(epsilon=Fixed(4.0)).fit([[0.0], [1.0], [2.0], [4.0]]).epsilon_
+    4.0
+    """
 
     epsilon: float
 
@@ -47,7 +52,13 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Percentile:
-    """sigma = the q-th percentile (0 to 100) of the distances between distinct training points."""
+    """sigma = the q-th percentile (0 to 100) of the distances between distinct training points.
+
+    >>> from outfold import DiffusionMaps
+    >>> maps = DiffusionMaps(epsilon=Percentile(50)).fit([[0.0], [1.0], [2.0], [4.0]])
+    >>> maps.epsilon_  # distances 1, 1, 2, 2, 3, 4
+    4.0
+    """
 
     q: float = 50.0
 
@@ -69,6 +80,11 @@ class Neighbor:
     The error of a spectrum has a part that grows with epsilon and one that falls with the number of
     points a kernel sees. They balance at k = c n^(2/(d+2)); c is fitted once on circles, spheres and tori
     (``benchmarks/bandwidth.py``), d is read off the growth of the neighbour distances.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import circle
+    >>> DiffusionMaps(epsilon=Neighbor(8)).fit(circle(100, random_state=0)).report_.bandwidth
+    'median distance to neighbour 8'
     """
 
     k: int | Literal["auto"] = "auto"
@@ -105,16 +121,22 @@ class Slope:
 
     The slope there is half the dimension (Coifman, Shkolnisky, Sigworth and Singer, 2008). It reads a
     dimension well and a bandwidth roughly; see ``Neighbor`` for the default.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import sphere
+    >>> maps = DiffusionMaps(epsilon=Slope()).fit(sphere(500, random_state=0))
+    >>> round(maps.report_.dimension)
+    2
     """
 
     def bandwidth(self, survey: Any) -> Bandwidth:
-        total = KernelSum.of(survey)
+        total = Growth.of(survey)
         best = int(total.slopes.argmax())
         return _positive(float(total.epsilons[best]), "steepest slope", float(2 * total.slopes[best]))
 
 
 @dataclass(frozen=True)
-class KernelSum:
+class Growth:
     """S(epsilon) = sum_ij exp(-d_ij^2 / (2 epsilon)) on a grid, from almost no pair in sight to all of them."""
 
     epsilons: Array
@@ -122,7 +144,7 @@ class KernelSum:
     slopes: Array  # d log S / d log epsilon
 
     @classmethod
-    def of(cls, survey: Any) -> KernelSum:
+    def of(cls, survey: Any) -> Growth:
         values, weights = survey.pairs()
         positive = values > 0
         if not positive.any():

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import neighbors
+from .distances import bounded
 from .extensions import KernelSum, Known, by_blocks, gaussian
 from .runners import Threads
 from .trust import Trust
@@ -55,7 +56,7 @@ class Witness:
         distances, mean, (epsilon, coefficients) = self.opinion.distances, self.opinion.mean, self.opinion.levels[0]
 
         def of(points: Array) -> Array:
-            lists = self.search.closest(np.clip(points, -1e150, 1e150), 1, Threads(1))
+            lists = self.search.closest(bounded(points), 1, Threads(1))
             first = lists.ptr[:-1]
             away = np.sqrt(lists.squared[first]) / self.unit[lists.index[first]]
             seen = gaussian(distances, points, epsilon)

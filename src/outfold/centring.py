@@ -256,8 +256,7 @@ def distinct_nearest(squared: Array, runner: Threads) -> Array:
     def look(block: slice) -> None:
         out[block] = np.where(squared[block] > 0, squared[block], np.inf).min(axis=1)
 
-    for _ in runner.map(look, row_blocks(len(squared), squared.shape[1]), "nearest"):
-        pass
+    runner.each(look, row_blocks(len(squared), squared.shape[1]), "nearest")
     return out
 
 

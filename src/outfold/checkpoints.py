@@ -19,6 +19,13 @@ class Checkpoint:
     """A folder with the state of each pass, written every so many seconds; None keeps nothing.
 
     A state is whole or not there. Writing never takes more than a tenth of the time.
+
+    >>> import tempfile
+    >>> from outfold import Roseland
+    >>> from outfold.datasets import s_curve
+    >>> kept = Checkpoint(tempfile.mkdtemp(), seconds=60)
+    >>> Roseland(landmarks=100, checkpoint=kept).fit(s_curve(1000, random_state=0)[0]).report_.n_anchors
+    100
     """
 
     def __init__(self, folder: Any = None, seconds: float = 10.0) -> None:

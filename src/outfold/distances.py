@@ -23,6 +23,7 @@ from .runners import Threads, row_blocks
 Array = NDArray[Any]
 
 FEW_FEATURES = 8  # up to here distances are quickest one by one
+LARGEST = 1e150  # entry whose square is finite
 
 _ALIASES = {"l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean"}
 _SCIPY = (
@@ -32,6 +33,11 @@ _SCIPY = (
 )  # fmt: skip
 _SKLEARN = ("haversine", "nan_euclidean")
 METRICS = (*sorted((*_SCIPY, *_SKLEARN, *(a for a in _ALIASES))), "precomputed")
+
+
+def bounded(Z: Array) -> Array:
+    """Rows with entries no larger than ``LARGEST``, so that their squares do not overflow in a search."""
+    return np.clip(Z, -LARGEST, LARGEST)
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,16 @@ class Metric:
 
     name: str | Callable[[Array, Array], float] = "euclidean"
     params: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, value: Any) -> Metric:
+        """A metric as it is, or by name or callable; one that is not known is refused with those that are."""
+        if isinstance(value, Metric):
+            return value
+        names = METRICS[:-1]
+        if not callable(value) and not (isinstance(value, str) and value in names):
+            raise ValueError(f"metric={value!r} is not known. Valid: {', '.join(map(repr, names))}, or a callable.")
+        return cls(value)
 
     def fit(self, X: Array) -> Distances:
         """Fix the anchors, and what the metric needs to know about the data (variances, covariance)."""
@@ -103,8 +119,7 @@ class Distances:
         def fill(block: slice) -> None:
             out[block] = self.cross(self.anchors[block])
 
-        for _ in runner.map(fill, row_blocks(n, n), "distances"):
-            pass
+        runner.each(fill, row_blocks(n, n), "distances")
         return out
 
     def cross(self, Z: Array, slack: float = 0.0) -> Array:

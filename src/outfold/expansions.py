@@ -186,11 +186,11 @@ class LowRankKernel(Expansion):
     def _seen(self, X: Array) -> tuple[Array, Array, Array]:
         """w(x, .) over its largest entry or in the place of it the nearest landmark's, h and q of the same."""
         rows = self.rule.rows(X)
-        W, log_top = self.rule._seen(X)
+        W, log_top = self.rule.seen(X)
         astray = np.flatnonzero(~np.isfinite(rows.log_mass))
         if len(astray):
             geometry = self.rule.geometry
-            W[astray], log_top[astray] = self.rule._seen(geometry.anchors[geometry.nearest(X[astray])])
+            W[astray], log_top[astray] = self.rule.seen(geometry.anchors[geometry.nearest(X[astray])])
         W *= np.exp(log_top)[:, None]
         degrees = W @ self.rule.degrees
         return W, degrees[:, 0], degrees[:, 2] if self.alpha else np.ones(len(X))

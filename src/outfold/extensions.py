@@ -18,7 +18,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from . import landmarks, neighbors
-from .distances import Distances, Metric
+from .distances import Distances, Metric, bounded
 from .elementwise import exponential, softmax
 from .reconstruction import BarycentricRule
 from .runners import Threads, blas_threads, row_blocks
@@ -212,8 +212,7 @@ def by_blocks(of: Callable[[Array], Array], Z: Array, columns: int, width: int, 
         with np.errstate(over="ignore", invalid="ignore"):
             out[block] = of(np.ascontiguousarray(Z[block], dtype=float))
 
-    for _ in runner.map(fill, row_blocks(len(Z), width), "extension"):
-        pass
+    runner.each(fill, row_blocks(len(Z), width), "extension")
     return out
 
 
@@ -243,6 +242,13 @@ class KernelRidge(Extension):
 
     epsilon "auto" is the geometric mean of what near neighbours and typical pairs have. Of more than
     ``centres`` points a random part carries the sum; all of them are fitted.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> maps = DiffusionMaps(extension=KernelRidge(ridge=1e-4)).fit(X)
+    >>> maps.report_.extension, bool(maps.report_.extension_gap < 0.5)
+    ('KernelRidge(ridge=0.0001)', True)
     """
 
     epsilon: float | str = "auto"
@@ -274,6 +280,13 @@ class GeometricHarmonics(Extension):
     Coifman and Lafon (2006). The kernel is a Gaussian of its own bandwidth. epsilon "auto" begins with that of typical
     pairs and carries what is left to a quarter of it, until the residual is below ``residual`` of the values' spread or
     the scale of near neighbours is reached.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> maps = DiffusionMaps(extension=GeometricHarmonics(residual=1e-3)).fit(X)
+    >>> maps.report_.extension, bool(maps.report_.extension_gap < 0.5)
+    ('GeometricHarmonics(residual=0.001)', True)
     """
 
     epsilon: float | str = "auto"
@@ -309,6 +322,13 @@ class LaplacianPyramid(Extension):
     Rabin and Coifman (2012). p_l is a Gaussian row over its sum. While fitting no point sees itself, so what is left
     is what leaving it out leaves, and levels are added until that grows (Fernandez et al., 2020): nothing is overfitted
     and no scale must be chosen. epsilon is that of the first level; "auto" is that of typical pairs.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> maps = DiffusionMaps(extension=LaplacianPyramid(levels=8)).fit(X)
+    >>> maps.report_.extension, bool(maps.report_.extension_gap < 1.0)
+    ('LaplacianPyramid(levels=8)', True)
     """
 
     epsilon: float | str = "auto"
@@ -339,7 +359,15 @@ class LaplacianPyramid(Extension):
 
 @dataclass(frozen=True)
 class Barycentric(Extension):
-    """y(x) = sum_j w_j(x) y_j, w the weights by which the nearest points reconstruct x (those of LLE)."""
+    """y(x) = sum_j w_j(x) y_j, w the weights by which the nearest points reconstruct x (those of LLE).
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> maps = DiffusionMaps(extension=Barycentric(20)).fit(X)
+    >>> maps.report_.extension, bool(maps.report_.extension_gap < 1e-10)
+    ('Barycentric(n_neighbors=20)', True)
+    """
 
     n_neighbors: int = 10
     reg: float = 1e-3
@@ -369,6 +397,13 @@ class CompressedDiffusion(Extension):
 
     Gigante et al. (2019). Gaussian steps, each over its sum; epsilon "auto" is the squared distance of a landmark to
     the nearest other.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> maps = DiffusionMaps(extension=CompressedDiffusion(landmarks=100)).fit(X)
+    >>> maps.report_.extension, bool(maps.report_.extension_gap < 2.0)
+    ('CompressedDiffusion(landmarks=Random(size=100))', True)
     """
 
     landmarks: Any = "auto"  # as in the methods; "auto": half of the points, at most 500, by farthest points
@@ -397,7 +432,15 @@ class CompressedDiffusion(Extension):
 
 @dataclass(frozen=True)
 class LinearMap(Extension):
-    """y(x) = mean + (x - mean of x) B by least squares, with a ridge relative to the variance of x."""
+    """y(x) = mean + (x - mean of x) B by least squares, with a ridge relative to the variance of x.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> maps = DiffusionMaps(extension=LinearMap()).fit(X)
+    >>> maps.report_.extension, bool(maps.report_.extension_gap < 3.0)
+    ('LinearMap()', True)
+    """
 
     ridge: float = 1e-9
 
@@ -430,7 +473,15 @@ class LinearModel:
 
 @dataclass(frozen=True)
 class Regressor(Extension):
-    """A regressor of the caller's own, with scikit-learn's fit(X, Y) and predict(X). It is cloned, not touched."""
+    """A regressor of the caller's own, with scikit-learn's fit(X, Y) and predict(X). It is cloned, not touched.
+
+    >>> from sklearn.neighbors import KNeighborsRegressor
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import circle
+    >>> maps = DiffusionMaps(extension=KNeighborsRegressor(3)).fit(circle(100, random_state=0))
+    >>> maps.report_.extension
+    'Regressor(regressor=KNeighborsRegressor(n_neighbors=3))'
+    """
 
     regressor: Any
 
@@ -450,7 +501,7 @@ class RegressorModel:
     columns: int
 
     def embed(self, Z: Array, runner: Threads) -> Array:
-        found = np.asarray(self.regressor.predict(np.clip(np.asarray(Z, dtype=float), -1e150, 1e150)), dtype=float)
+        found = np.asarray(self.regressor.predict(bounded(np.asarray(Z, dtype=float))), dtype=float)
         if found.size != len(Z) * self.columns:
             raise ValueError(
                 f"{type(self.regressor).__name__}.predict returned shape {found.shape} for {len(Z)} rows; an extension "
@@ -464,6 +515,13 @@ class Auto:
     """Whichever of the candidates has the least error on rows that were held out and fitted with the others.
 
     Of more than ``rows`` training rows a random part is looked at. The fit takes ``folds`` fits more.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> chosen = DiffusionMaps(extension=Auto(candidates=("nystrom", "linear"))).fit(X).report_.candidates
+    >>> str(chosen[0].extension), len(chosen)
+    ('Nystrom()', 2)
     """
 
     folds: int = 5

@@ -20,7 +20,7 @@ from . import _paths, components, graphs, neighbors
 from ._problem import Problem
 from .centring import Centring, negative_concerns
 from .components import Components
-from .distances import GivenTable
+from .distances import GivenTable, bounded
 from .graphs import Ball, SearchSurvey
 from .landmarks import Anchors, Everything, along_the_tree, given_columns
 from .neighbors import Lists
@@ -68,7 +68,7 @@ class Geodesics:
         return max(512, neighbors.row_entries(self.search))
 
     def values(self, Z: Array) -> tuple[PathRows, Array]:
-        lists = self._steps(np.clip(Z, -1e150, 1e150))
+        lists = self._steps(bounded(Z))
         return PathRows(lists, self.table), self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
 
     def pairs(self, X: Array, Y: Array) -> Array:
@@ -78,7 +78,7 @@ class Geodesics:
                 f"Geodesics are known to the {len(self.at)} landmarks only, not between other rows: take "
                 "against='anchors', or fit without landmarks."
             )
-        own, theirs = (self._steps(np.clip(Z, -1e150, 1e150)) for Z in (X, Y))
+        own, theirs = (self._steps(bounded(Z)) for Z in (X, Y))
         lengths = np.sqrt(own.squared), np.sqrt(theirs.squared)
         inward = np.empty((len(self.table), len(Y)))  # from each node to each y
         for j in range(len(Y)):
@@ -93,13 +93,13 @@ class Geodesics:
 
     def nearest(self, Z: Array) -> Array:
         if len(self.at) == len(self.table):
-            lists = self.search.closest(np.clip(Z, -1e150, 1e150), 1, Threads(1))
+            lists = self.search.closest(bounded(Z), 1, Threads(1))
             return lists.index[lists.ptr[:-1]]  # every node is an anchor, in the same order
         return self.search.distances.among(self.at).nearest(Z)
 
     def arranged(self, Z: Array, runner: Threads) -> Array:
         """An order in which rows with the same neighbours come together: they share rows of the table."""
-        lists = self.search.closest(np.clip(Z, -1e150, 1e150), 1, runner)
+        lists = self.search.closest(bounded(Z), 1, runner)
         return np.argsort(lists.index[lists.ptr[:-1]], kind="stable")
 
     def _steps(self, Z: Array) -> Lists:
@@ -253,8 +253,7 @@ def shortest_paths(lengths: csr_array, sources: Array, runner: Threads) -> Array
         _paths.shortest_paths(ptr, index, lengths.data, sources, order, LANES, filled, block.start, block.stop)
 
     blocks = [slice(low, min(low + 4 * LANES, count)) for low in range(0, count, 4 * LANES)]
-    for _ in runner.map(find, blocks, "geodesics"):
-        pass
+    runner.each(find, blocks, "geodesics")
     return out
 
 
@@ -267,8 +266,7 @@ def _kernel(table: Array, at: Array, runner: Threads) -> Array:
         rows *= rows
         rows *= -0.5
 
-    for _ in runner.map(fill, row_blocks(len(at), len(at)), "kernel"):
-        pass
+    runner.each(fill, row_blocks(len(at), len(at)), "kernel")
     return out
 
 

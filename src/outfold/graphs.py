@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from . import _patterns, neighbors
-from .distances import Distances
+from .distances import LARGEST, Distances
 from .neighbors import Lists, Search
-from .runners import Threads, free_memory
+from .runners import Threads, check_fits
 
 Array = NDArray[Any]
 
@@ -51,7 +51,15 @@ class AllPairs:
 
 @dataclass(frozen=True)
 class Union:
-    """x and x_j are joined if either is among the other's k nearest (both counting themselves)."""
+    """x and x_j are joined if either is among the other's k nearest (both counting themselves).
+
+    ``search``: "auto", "tree", "brute", "faiss", or an object like scikit-learn's KNeighborsTransformer.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import circle
+    >>> DiffusionMaps(n_neighbors=Union(10, search="tree")).fit(circle(100, random_state=0)).report_.edges
+    'union of 10 nearest'
+    """
 
     k: int = 32
     search: Any = "auto"
@@ -66,7 +74,13 @@ class Union:
 
 @dataclass(frozen=True)
 class Mutual:
-    """x and x_j are joined if each is among the other's k nearest (both counting themselves)."""
+    """x and x_j are joined if each is among the other's k nearest (both counting themselves).
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import circle
+    >>> DiffusionMaps(n_neighbors=Mutual(20)).fit(circle(100, random_state=0)).report_.edges
+    'mutual 20 nearest'
+    """
 
     k: int = 32
     search: Any = "auto"
@@ -81,7 +95,13 @@ class Mutual:
 
 @dataclass(frozen=True)
 class Ball:
-    """Everything within ``radius`` (in local units if ``local``)."""
+    """Everything within ``radius`` (in local units if ``local``).
+
+    >>> from outfold import Isomap
+    >>> from outfold.datasets import circle
+    >>> Isomap(n_neighbors=Ball(0.5)).fit(circle(100, random_state=0)).report_.edges
+    'paths along the ball of radius 0.5'
+    """
 
     radius: float | Literal["auto"]
     search: Any = "auto"
@@ -96,7 +116,13 @@ class Ball:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Everything whose Gaussian weight reaches ``eta``: a ball of radius sqrt(-2 epsilon log eta)."""
+    """Everything whose Gaussian weight reaches ``eta``: a ball of radius sqrt(-2 epsilon log eta).
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import circle
+    >>> DiffusionMaps(n_neighbors=Threshold(0.01)).fit(circle(100, random_state=0)).report_.edges
+    'weights of at least 0.01'
+    """
 
     eta: float
     search: Any = "auto"
@@ -118,6 +144,11 @@ class Either:
 
     def settled(self, n: int) -> Any:
         return AllPairs(self.local) if n <= self.dense_up_to else Union(local=self.local)
+
+
+def settled(edges: Any, n: int) -> Any:
+    """The rule itself, of ``Either`` the one that so many anchors decide for."""
+    return edges.settled(n) if isinstance(edges, Either) else edges
 
 
 # -- what a bandwidth rule may ask ---------------------------------------------------------
@@ -201,22 +232,13 @@ def survey(edges: Any, metric: Any, points: Array, measure: Array, runner: Threa
 
 def check_memory(n: int, instead: str) -> None:
     """Refuse a dense table that cannot fit: it and what the solver needs beside it."""
-    needed, free = 2.2 * 8 * n * n, free_memory()
-    if needed > free:
-        raise MemoryError(
-            f"A dense kernel of n = {n} points needs about {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. "
-            + instead
-        )
+    check_fits(2.2 * 8 * n * n, f"A dense kernel of n = {n} points needs", instead)
 
 
 def check_table(rows: int, columns: int, what: str, instead: str) -> None:
-    """Refuse a table of geodesics that cannot fit beside the kernel of its columns."""
-    needed, free = 8.0 * rows * columns + 2.2 * 8 * columns**2, free_memory()
-    if needed > free:
-        raise MemoryError(
-            f"{what} between {rows} points and {columns} anchors need about {needed / 1e9:.1f} GB, and "
-            f"{free / 1e9:.1f} GB are free. Find those of fewer landmarks ({instead})."
-        )
+    """Refuse a table of points times anchors that cannot fit beside a kernel between the anchors."""
+    needed = 8.0 * rows * columns + 2.2 * 8 * columns**2
+    check_fits(needed, f"{what} between {rows} points and {columns} anchors need", f"Take fewer: {instead}.")
 
 
 # -- fitted graphs -------------------------------------------------------------------------
@@ -297,8 +319,12 @@ class SparseGraph:
     lists: Lists | None = field(repr=False, default=None)  # the anchors' own nearest, only until gram()
 
     @property
+    def distances(self) -> Distances:
+        return self.search.distances
+
+    @property
     def anchors(self) -> Array:
-        return self.search.distances.anchors
+        return self.distances.anchors
 
     def gram(self, runner: Threads) -> csr_array:
         """Squared distances of the kept pairs of anchors."""
@@ -336,13 +362,13 @@ class SparseGraph:
     def nearest(self, Z: Array) -> Array:
         """Index of the nearest anchor of each row."""
         if self._beyond(Z).any():
-            return self.search.distances.nearest(Z)
+            return self.distances.nearest(Z)
         lists = self.search.closest(Z, 1, Threads(1))
         return lists.index[lists.ptr[:-1]]
 
     def pairs(self, X: Array, Y: Array) -> Array:
         """Squared distances between these rows, infinite where the predicate keeps no edge; radii over the anchors."""
-        squared = replace(self.search.distances, anchors=Y).cross(X)
+        squared = replace(self.distances, anchors=Y).cross(X)
         (radii, sigma), (their_radii, their_sigma) = (self._own(self._nearest_lists(Z, Threads(1))) for Z in (X, Y))
         units = 1.0 if sigma is None or their_sigma is None else np.multiply.outer(sigma, their_sigma)
         if radii is None or their_radii is None:
@@ -351,7 +377,7 @@ class SparseGraph:
             limit = (np.minimum if self.kind == "mutual" else np.maximum).outer(radii, their_radii)
         kept = np.where(squared <= limit, squared, np.inf) / units
         if self.bridges is not None:
-            here, there = (csr_array(self.search.distances.cross(Z) == 0).astype(float) for Z in (X, Y))
+            here, there = (csr_array(self.distances.cross(Z) == 0).astype(float) for Z in (X, Y))
             copies = (here @ (self.bridges > 0).astype(float) @ there.T).toarray()
             lengths = (here @ self.bridges @ there.T).toarray() / np.maximum(copies, 1)
             kept = np.where(copies > 0, np.minimum(kept, lengths), kept)
@@ -359,7 +385,7 @@ class SparseGraph:
 
     @staticmethod
     def _beyond(Z: Array) -> Array:
-        return np.abs(Z).max(axis=1) > 1e150
+        return np.abs(Z).max(axis=1) > LARGEST
 
     def _rows(self, Z: Array, lists: Lists | None, runner: Threads) -> csr_array:
         radii, sigma = self._own(lists)
@@ -408,7 +434,7 @@ class SparseGraph:
         return _patterns.transpose_pattern(ptr, rows, len(lists.ptr) - 1)
 
     def _measure(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
-        return neighbors.measured(self.search.distances, Z, ptr, index, runner)
+        return neighbors.measured(self.distances, Z, ptr, index, runner)
 
     def _as_csr(self, lists: Lists, Z: Array, sigma: Array | None, runner: Threads) -> csr_array:
         across = None if self.bridges is None else self._bridged(lists)

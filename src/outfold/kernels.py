@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from . import neighbors
 from .bandwidths import NO_BANDWIDTH, Bandwidth, Fixed, Neighbor, Percentile
-from .distances import Distances, Metric
+from .distances import Distances, Metric, bounded
 from .elementwise import exponential
 from .graphs import DenseSurvey
 from .runners import Threads, row_blocks
@@ -105,7 +105,10 @@ class Affinity:
         measured, measure = survey.squared, survey.measure
         smallest = measured.min()
         if not smallest >= 0:
-            raise ValueError(f"Affinities must be >= 0; the smallest given is {smallest:.3g}.")
+            raise ValueError(
+                f"Affinities must be >= 0; the smallest given is {smallest:.3g}. Are they correlations? Clip them at "
+                "0, or take KernelPCA, whose kernel may have any sign."
+            )
         if not np.allclose(measured, measured.T, rtol=1e-8, atol=1e-12 * measured.max()):
             worst = np.abs(measured - measured.T).max()
             raise ValueError(
@@ -170,7 +173,10 @@ class Named:
         K = values.gram(squared, runner)
         if callable(self.name) and not np.allclose(K, K.T, rtol=1e-8, atol=1e-12 * np.abs(K).max()):
             worst = np.abs(K - K.T).max()
-            raise ValueError(f"The kernel callable is not symmetric: k(x, y) and k(y, x) differ by up to {worst:.3g}.")
+            raise ValueError(
+                f"The kernel callable is not symmetric: k(x, y) and k(y, x) differ by up to {worst:.3g}. Pass their "
+                "mean, if that is what you mean."
+            )
         return values, K, reference
 
 
@@ -200,8 +206,7 @@ class KernelValues:
         def fill(block: slice) -> None:
             out[block] = self._of(self.distances.anchors[block]) if squared is None else self._rbf(out[block])
 
-        for _ in runner.map(fill, row_blocks(n, n), "kernel"):
-            pass
+        runner.each(fill, row_blocks(n, n), "kernel")
         return out
 
     def values(self, Z: Array) -> tuple[Array, Array]:
@@ -209,7 +214,7 @@ class KernelValues:
             squared = self.distances.cross(Z, slack=1e-13 / self.gamma)
             log_mass = self.nearness.log_mass(np.maximum(squared.min(axis=1), 0.0))
             return self._rbf(squared), log_mass
-        lists = self.search.closest(np.clip(Z, -1e150, 1e150), 1, Threads(1))
+        lists = self.search.closest(bounded(Z), 1, Threads(1))
         return self._of(Z), self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
 
     def pairs(self, X: Array, Y: Array) -> Array:
@@ -307,23 +312,40 @@ class PairwiseValues:
 
 def _called(function: Callable[[Array, Array], float], Z: Array, anchors: Array) -> Array:
     values = np.array([[function(z, a) for a in anchors] for z in Z], dtype=float).reshape(len(Z), len(anchors))
-    if not np.isfinite(values).all():
-        raise ValueError("The kernel callable returned NaN or infinity; it must return a finite number.")
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row, anchor = np.argwhere(bad)[0]
+        raise ValueError(
+            f"The kernel callable returned NaN or infinity for {bad.sum()} of {bad.size} pairs; it must return a "
+            f"finite number. Try it on the first, k({Z[row]}, {anchors[anchor]})."
+        )
     return values
 
 
 def epsilon_from_sigma(sigma: float) -> float:
-    """epsilon of exp(-d^2 / (2 sigma^2))."""
+    """epsilon of exp(-d^2 / (2 sigma^2)).
+
+    >>> epsilon_from_sigma(3.0)
+    9.0
+    """
     return float(sigma) ** 2
 
 
 def epsilon_from_gamma(gamma: float) -> float:
-    """epsilon of scikit-learn's exp(-gamma d^2)."""
+    """epsilon of scikit-learn's exp(-gamma d^2).
+
+    >>> epsilon_from_gamma(0.5)
+    1.0
+    """
     return 1 / (2 * float(gamma))
 
 
 def epsilon_from_plain(scale: float) -> float:
-    """epsilon of exp(-d^2 / scale), as datafold, pydiffmap and many papers write it."""
+    """epsilon of exp(-d^2 / scale), as datafold, pydiffmap and many papers write it.
+
+    >>> epsilon_from_plain(2.0)
+    1.0
+    """
     return float(scale) / 2
 
 

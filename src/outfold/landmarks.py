@@ -74,7 +74,14 @@ class Everything:
 
 @dataclass(frozen=True)
 class Random:
-    """``size`` training rows drawn without replacement: a count (int) or a fraction (float)."""
+    """``size`` training rows drawn without replacement: a count (int) or a fraction (float).
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(500, random_state=0)
+    >>> DiffusionMaps(landmarks=Random(0.1), random_state=0).fit(X).landmarks_.shape
+    (50, 3)
+    """
 
     size: int | float
 
@@ -110,7 +117,14 @@ class UpTo:
 
 @dataclass(frozen=True)
 class Points:
-    """Points given by the caller; they need not be training rows."""
+    """Points given by the caller; they need not be training rows.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(500, random_state=0)
+    >>> DiffusionMaps(landmarks=Points(X[:50]), random_state=0).fit(X).landmarks_.shape
+    (50, 3)
+    """
 
     points: Array
 
@@ -121,13 +135,21 @@ class Points:
                 "Pass an array of shape (count, features), a count, or a fraction."
             )
         if len(self.points) < 2 or not np.isfinite(self.points).all():
-            raise ValueError("landmarks must hold at least 2 finite points.")
+            finite = int(np.isfinite(self.points).all(axis=1).sum())
+            raise ValueError(f"landmarks must hold at least 2 points, all finite; {finite} of {len(self.points)} are.")
         return Anchors(self.points, None, np.ones(len(self.points)))
 
 
 @dataclass(frozen=True)
 class KMeans:
-    """Centres of mini-batch k-means (they are not training rows)."""
+    """Centres of mini-batch k-means (they are not training rows).
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(500, random_state=0)
+    >>> DiffusionMaps(landmarks=KMeans(50), random_state=0).fit(X).landmarks_.shape
+    (50, 3)
+    """
 
     size: int | float
     batch: int = 4096
@@ -146,7 +168,14 @@ class KMeans:
 
 @dataclass(frozen=True)
 class FarthestPoint:
-    """Each the row farthest from those before, the first farthest from the mean: an even cover, edges included."""
+    """Each the row farthest from those before, the first farthest from the mean: an even cover, edges included.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(500, random_state=0)
+    >>> DiffusionMaps(landmarks=FarthestPoint(50), random_state=0).fit(X).landmarks_.shape
+    (50, 3)
+    """
 
     size: int | float
 
@@ -160,7 +189,14 @@ class FarthestPoint:
 @dataclass(frozen=True)
 class MinDistance:
     """Rows in random order, each kept if it is far enough from those kept before: an even cover, as far apart as their
-    number allows. Of more than ``pool`` times as many rows a random part is looked at."""
+    number allows. Of more than ``pool`` times as many rows a random part is looked at.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(500, random_state=0)
+    >>> DiffusionMaps(landmarks=MinDistance(50), random_state=0).fit(X).landmarks_.shape
+    (50, 3)
+    """
 
     size: int | float
     pool: int = 20
@@ -187,6 +223,12 @@ class InverseDensity:
 
     p is a Gaussian density estimate over 2000 of the rows; below its first percentile it is held, else a few
     outliers would be all that is drawn.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(500, random_state=0)
+    >>> DiffusionMaps(landmarks=InverseDensity(50), random_state=0).fit(X).landmarks_.shape
+    (50, 3)
     """
 
     size: int | float
@@ -207,7 +249,14 @@ class InverseDensity:
 class RPCholesky:
     """Rows by randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber, 2023): each is drawn where the kernel is not
     yet explained by those before. Gaussian kernel; epsilon=None is the median squared distance. Of more than ``pool``
-    times as many rows a random part is looked at."""
+    times as many rows a random part is looked at.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(500, random_state=0)
+    >>> DiffusionMaps(landmarks=RPCholesky(50), random_state=0).fit(X).landmarks_.shape
+    (50, 3)
+    """
 
     size: int | float
     epsilon: float | None = None
@@ -215,7 +264,7 @@ class RPCholesky:
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         points, index, count = _pool(rows, measure, self.size, rng, self.pool)
-        check_table(len(points), count, "The factor of randomly pivoted Cholesky", "a smaller size or pool")
+        check_table(len(points), count, "The factors of randomly pivoted Cholesky", "a smaller size or pool")
         distances = Metric().fit(points)
         epsilon = self.epsilon or _median_squared(points[rng.permutation(len(points))[:1000]])
         factor, left = np.zeros((len(points), count)), np.ones(len(points))

@@ -25,7 +25,7 @@ from scipy.sparse import csr_array, issparse
 
 from . import graphs, neighbors
 from .centring import CentredRule
-from .distances import Given
+from .distances import LARGEST, Given
 from .extensions import Extension, Known
 from .graphs import AllPairs, Ball, DenseGraph, DenseSurvey, Mutual, SearchSurvey, SparseGraph, Union
 from .lowrank import LowRankRule
@@ -35,7 +35,6 @@ from .runners import Threads, row_blocks
 Array = NDArray[Any]
 
 DEGREES = ("training", "joint")
-FARTHEST = 1e150  # beyond, squares overflow
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class JointModel:
     def __post_init__(self) -> None:
         if not isinstance(self.spectral.rule, CanonicalRule):
             raise ValueError("Joint degrees are for coordinates='canonical'; in other coordinates they cancel.")
-        if isinstance(_distances(self.spectral.rule.geometry), Given):
+        if isinstance(self.spectral.rule.geometry.distances, Given):
             raise ValueError(
                 "Joint degrees need the kernel between the rows of a batch, and precomputed rows tell of the anchors "
                 "only. Pass features, or degrees='training'."
@@ -128,7 +127,7 @@ def joint_degrees(rule: CanonicalRule, Z: Array, runner: Threads) -> tuple[Array
     d = S^alpha sqrt(delta), delta = S^-alpha sum_j w_j m_j S_j^-alpha, S = sum_j m_j w_j: sqrt(S) at alpha 0,
     sqrt(S sum_j w_j m_j / S_j) at 1. A row too far for its squares sees itself alone, and d = 1.
     """
-    near = np.flatnonzero(np.abs(Z).max(axis=1, initial=0.0) <= FARTHEST)
+    near = np.flatnonzero(np.abs(Z).max(axis=1, initial=0.0) <= LARGEST)
     n, measure = len(rule.markov.measure), np.append(rule.markov.measure, np.ones(len(near)))
     W = _joint_kernel(rule.markov, Z[near], measure, runner)
     mass = W @ measure
@@ -150,7 +149,7 @@ def _joint_kernel(markov: MarkovRule, Z: Array, measure: Array, runner: Threads)
 
 def _joint_graph(markov: MarkovRule, Z: Array, measure: Array, runner: Threads) -> Any:
     geometry, kernel = markov.geometry, markov.kernel
-    distances = replace(_distances(geometry), anchors=np.vstack([geometry.anchors, Z]))
+    distances = replace(geometry.distances, anchors=np.vstack([geometry.anchors, Z]))
     if isinstance(geometry, DenseGraph):
         graphs.check_memory(len(measure), "Transform fewer rows at a time, or pass degrees='training'.")
         survey = DenseSurvey(distances, distances.gram(runner), measure)
@@ -158,10 +157,6 @@ def _joint_graph(markov: MarkovRule, Z: Array, measure: Array, runner: Threads) 
     found = SearchSurvey(neighbors.build(distances, "auto"), measure, runner)
     graph = graphs.draw(_edges(geometry), found, kernel, runner)
     return graph if geometry.bridges is None else replace(graph, bridges=_padded(geometry.bridges, len(Z)))
-
-
-def _distances(geometry: Any) -> Any:
-    return geometry.distances if isinstance(geometry, DenseGraph) else geometry.search.distances
 
 
 def _edges(graph: SparseGraph) -> Any:
@@ -185,8 +180,7 @@ def _degrees(rule: CanonicalRule, Z: Array, runner: Threads) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             out[block] = rule.log_scaling(np.ascontiguousarray(Z[block]))
 
-    for _ in runner.map(fill, row_blocks(len(Z), rule.row_entries), "degrees"):
-        pass
+    runner.each(fill, row_blocks(len(Z), rule.row_entries), "degrees")
     return out
 
 

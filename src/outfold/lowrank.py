@@ -58,19 +58,19 @@ class LowRankRule:
         return self.geometry.row_entries
 
     def rows(self, Z: Array) -> Rows:
-        seen, log_top = self._seen(Z)
+        seen, log_top = self.seen(Z)
         degrees = seen @ self.degrees
         with np.errstate(divide="ignore"):
             log_mass = log_top + np.log(seen.sum(axis=1))
         astray = np.flatnonzero(~clear(log_top, degrees, self.least))
         if len(astray):
             log_mass[astray] = -np.inf
-            seen[astray] = self._seen(self.geometry.anchors[self.geometry.nearest(Z[astray])])[0]
+            seen[astray] = self.seen(self.geometry.anchors[self.geometry.nearest(Z[astray])])[0]
             degrees[astray] = seen[astray] @ self.degrees
         seen /= degrees[:, :1]
         return Rows(seen, log_mass, log_mass)
 
-    def _seen(self, Z: Array) -> tuple[Array, Array]:
+    def seen(self, Z: Array) -> tuple[Array, Array]:
         """Affinities over the largest of the row, and the log of that."""
         logs, factor = self.kernel.logs(self.geometry.cross(Z))
         logs *= factor
@@ -200,11 +200,7 @@ class LowRankDiffusion:
                 f"The trace of P is {report.trace:.4g} for {report.n_anchors} landmarks: they are too few for this "
                 f"epsilon, and most see little but the rows nearest to them. {REMEDY} (now {report.epsilon:.3g})."
             )
-        if values.max() < 0.05:
-            found.append(
-                f"epsilon={report.epsilon:.3g} looks too large: the largest kept eigenvalue is {values.max():.2g}, so "
-                "all rows look alike. Try a smaller epsilon or epsilon='auto'."
-            )
+        found += report.too_wide(values.max())
         if report.amplification > 1e8:
             found.append(
                 f"Rounding may be magnified by {report.amplification:.1e} in transform. Keep fewer components, use "
@@ -281,8 +277,7 @@ class Passes:
             good = clear(_log_top(W), q, self.least)
             u[block][good] = self.measure[block][good] * q[good, 0] ** -alpha
 
-        for _ in self._walk(look, "degrees"):
-            pass
+        self.runner.each(look, row_blocks(len(self.X), self.geometry.row_entries), "degrees")
         return u
 
     def sums(self, u: Array) -> Array:

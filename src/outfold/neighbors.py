@@ -353,7 +353,9 @@ def build(distances: Distances, search: Any) -> Search:
     euclidean = distances.name == "euclidean"
     if search == "tree":
         if not euclidean:
-            raise ValueError(f"search='tree' is for Euclidean distances, not metric={distances.name!r}.")
+            raise ValueError(
+                f"search='tree' is for Euclidean distances, not metric={distances.name!r}. Pass search='auto'."
+            )
         return Tree(distances)
     if search == "brute":
         return Brute(distances)

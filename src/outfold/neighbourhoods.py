@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from . import _resolve
-from .distances import Distances, Metric
-from .runners import Threads, free_memory
-from .sources import in_dask
+from .distances import LARGEST, Distances, Metric
+from .runners import Threads, check_fits
+from .sources import in_dask, weighed
 
 Array = NDArray[Any]
 
@@ -26,7 +26,6 @@ TABLE_ENTRIES = 1 << 22  # 32 MB of distances at a time, on each thread
 ALL_PAIRS = 1 << 30  # up to so many pairs every row asks: about 32 000 rows
 LEAST_ROWS = 1000  # that ask where a part of them does
 CORRELATED_ROWS = 2000  # whose pairs are correlated
-LARGEST = 1e150  # entry whose square is finite
 GROUPS = 10  # of rows, whose answers tell the standard error
 
 
@@ -170,12 +169,10 @@ def distance_correlation(
     asked, own = _drawn(n, rows, rng), None if new is None else _drawn(others, rows, rng)
     if min(len(asked), n) < 3:
         raise ValueError(f"A correlation of distances needs at least 3 rows; there are {len(asked)}.")
-    needed = 32.0 * len(asked) * (len(asked) / 2 if own is None else len(own))
-    if method != "szekely" and needed > free_memory():
-        raise MemoryError(
-            f"The distances of all pairs of {len(asked)} rows take {needed / 1e9:.1f} GB, more than is free. "
-            "Pass rows=, such as the default of 2000."
-        )
+    if method != "szekely":
+        needed = 32.0 * len(asked) * (len(asked) / 2 if own is None else len(own))
+        instead = f"Pass rows=, such as the default of {CORRELATED_ROWS}."
+        check_fits(needed, f"The distances of all pairs of {len(asked)} rows need", instead)
     tables, measures = spaces.taken(asked, own), spaces.measures(metric)
     value = _correlated(tables, measures, method)
     complete = len(asked) == n and (own is None or len(own) == others)
@@ -207,18 +204,10 @@ class Here:
 
     def weight(self, sample_weight: Any) -> Array:
         """Of the rows that ask."""
-        weight = np.ones(len(self.asking)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-        if weight.shape != (len(self.asking),) or not (
-            np.isfinite(weight).all() and (weight >= 0).all() and weight.any()
-        ):
-            raise ValueError(
-                f"sample_weight has shape {weight.shape}; it must have an entry >= 0 for each of the "
-                f"{len(self.asking)} rows that are asked, not all 0."
-            )
-        return weight
+        return weighed("sample_weight", sample_weight, len(self.asking))
 
     def measures(self, metric: Any) -> tuple[Distances, Distances]:
-        return _fitted(metric, self.data[0]), _fitted("euclidean", self.flat[0])
+        return Metric.of(metric).fit(self.data[0]), Metric().fit(self.flat[0])
 
     def taken(self, asked: Array, own: Array | None) -> list[tuple[Array, Array | None]]:
         """Data and embedding of some rows that answer and, if others ask, of some of those."""
@@ -239,8 +228,7 @@ class Here:
 
         step = max(1, TABLE_ENTRIES // len(self.answering))
         blocks = [slice(at, min(at + step, len(asked))) for at in range(0, len(asked), step)]
-        for _ in Threads(n_jobs).map(ask, blocks, "neighbours"):
-            pass
+        Threads(n_jobs).each(ask, blocks, "neighbours")
         return out
 
 
@@ -288,10 +276,6 @@ def table(name: str, values: Any) -> Array:
     if np.abs(values).max() > LARGEST:
         raise ValueError(f"Squared distances overflow: {name} reaches {np.abs(values).max():.1e}. Rescale it.")
     return np.ascontiguousarray(values)
-
-
-def _fitted(metric: Any, anchors: Array) -> Distances:
-    return (metric if isinstance(metric, Metric) else Metric(metric)).fit(anchors)
 
 
 def _drawn(n: int, rows: int | None, rng: np.random.Generator) -> Array:

@@ -55,9 +55,8 @@ class RemoveOutliers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         needed = _resolve.count("min_neighbors", self.min_neighbors)
         X = validate_data(self, here(X), dtype=float, ensure_min_samples=2)
         if needed >= len(X):
-            raise ValueError(f"min_neighbors={needed} must be smaller than the number of rows, n = {len(X)}.")
-        metric = self.metric if isinstance(self.metric, Metric) else Metric(self.metric)
-        self.search_ = neighbors.build(metric.fit(X), "auto")
+            raise ValueError(f"min_neighbors={needed} must be smaller than the number of rows, n = {len(X)}. Lower it.")
+        self.search_ = neighbors.build(Metric.of(self.metric).fit(X), "auto")
         if isinstance(self.radius, str):
             _resolve.one_of("radius", self.radius, ("auto",))
             self.radius_ = 3 * self._typical(X, needed)

@@ -17,7 +17,7 @@ from . import _passes, sources
 from .affinities import Affinities
 from .centring import Distant, Kernels
 from .geodesics import Geodesic
-from .graphs import AllPairs, Either
+from .graphs import AllPairs, Either, settled
 from .landmarks import Enough, Everything, Points, UpTo, count_of
 from .lowrank import LowRankDiffusion
 from .neighbors import TREE_FEATURES
@@ -140,7 +140,7 @@ def plan(
     source = None if alone else sources.opened(X)
     shape = tuple(map(int, X)) if alone else np.shape(X) if source is None else source.shape
     if len(shape) != 2 or min(shape) < 1:
-        raise ValueError(f"A plan is for rows and features, not for shape {shape}.")
+        raise ValueError(f"A plan is for rows and features, not for shape {shape}: pass (rows, features), or a table.")
     if workers is not None:
         from . import _workers
 
@@ -219,7 +219,7 @@ def _sparse_solve(case: _Case, n: int, entries: float) -> tuple[str, Stage]:
 
 def _affinities(case: _Case, view: Affinities) -> tuple[str, str, list[Stage]]:
     n = case.anchors
-    edges, chosen = (view.edges.settled(n), "auto: ") if isinstance(view.edges, Either) else (view.edges, "")
+    edges, chosen = settled(view.edges, n), "auto: " if isinstance(view.edges, Either) else ""
     if isinstance(edges, AllPairs):
         solver, solve = _dense_solve(case, n)
         table = Stage("kernel", 8.0 * n * n * 1.2, n * n * (ENTRY + case.features * 1e-10) / case.cores)
@@ -273,7 +273,7 @@ def _reconstruction(case: _Case, view: Reconstruction) -> tuple[str, str, list[S
 
 def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str, list[Stage]]:
     n, m, f = case.rows, case.anchors, case.features
-    edges, chosen = (view.edges.settled(m), "auto: ") if isinstance(view.edges, Either) else (view.edges, "")
+    edges, chosen = settled(view.edges, m), "auto: " if isinstance(view.edges, Either) else ""
     told = chosen + view.told(edges)
     if isinstance(edges, AllPairs):
         solver, solve = _dense_solve(case, m)

@@ -42,7 +42,7 @@ from ._canvas import (
     shades_of,
     spread_out,
 )
-from .bandwidths import KernelSum, Percentile
+from .bandwidths import Growth, Percentile
 from .distances import Metric
 from .exceptions import OutfoldWarning
 from .graphs import DenseSurvey
@@ -387,7 +387,7 @@ def kernel_sum(estimator: Any, X: Any = None, *, axes: Axes | None = None, title
     axes, title : as in ``embedding``
     """
     survey, epsilon = _distances(estimator, X)
-    total = KernelSum.of(survey)
+    total = Growth.of(survey)
     best = int(total.slopes.argmax())
     dimension = 2 * total.slopes[best]
     axes = ready(axes, (0, 1))
@@ -508,7 +508,7 @@ def _fitted_at(method: Any, X: Array, epsilon: Any, components: int) -> Any:
 
 def _distances(estimator: Any, X: Any) -> tuple[DenseSurvey, float]:
     """Distances between rows, at most 2000 of them, and the estimator's epsilon."""
-    metric, epsilon = Metric("euclidean"), np.nan
+    metric, epsilon = Metric(), np.nan
     if not hasattr(estimator, "fit"):
         X = estimator if X is None else X
     else:

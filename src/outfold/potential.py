@@ -30,7 +30,7 @@ from .distances import Distances
 from .graphs import table_kth, unit_floor
 from .landmarks import Anchors
 from .normalizations import Markov, Operator, Rows, lonely_mass
-from .runners import Threads, block_rows, free_memory, row_blocks
+from .runners import Threads, block_rows, check_fits, row_blocks
 from .scaling import Placed
 from .solvers import orient
 from .sources import Elsewhere, Source
@@ -78,8 +78,7 @@ class Decay:
         def look(block: slice) -> None:
             units[block] = table_kth(distances.cross(anchors[block]), ones, neighbours + 1)
 
-        for _ in runner.map(look, row_blocks(len(anchors), WIDE * len(anchors)), "neighbours"):
-            pass
+        runner.each(look, row_blocks(len(anchors), WIDE * len(anchors)), "neighbours")
         least = unit_floor(np.sqrt(units)) ** 2  # of nearly equal points
         return cls(distances, neighbours, decay, np.maximum(units, least), least)
 
@@ -348,12 +347,8 @@ def holds_every_row(anchors: Anchors, measure: Array) -> bool:
 
 def check_tables(n: int) -> None:
     """Refuse tables of anchors times anchors that cannot fit."""
-    needed, free = TABLES * 8.0 * n * n, free_memory()
-    if needed > free:
-        raise MemoryError(
-            f"Potentials of n = {n} anchors need about {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. "
-            "Solve on some of the points: landmarks='auto' takes 2000."
-        )
+    instead = "Solve on some of the points: landmarks='auto' takes 2000."
+    check_fits(TABLES * 8.0 * n * n, f"Potentials of n = {n} anchors need", instead)
 
 
 def potentials(P: Array, t: int, gamma: float, measure: Array) -> Array:

@@ -17,9 +17,9 @@ from .alignment import Alignment
 from .expansions import Diffusion, Expansion, Small, expansion
 from .graphs import DenseGraph
 from .leastsquares import joint_degrees
-from .neighbourhoods import Score, continuity, distance_correlation, trustworthiness
-from .runners import Threads, free_memory, row_blocks
-from .sources import Elsewhere, InMemory, Source, in_dask
+from .neighbourhoods import Score, continuity, distance_correlation, table, trustworthiness
+from .runners import Threads, check_fits, row_blocks
+from .sources import Elsewhere, InMemory, Source, in_dask, weighed
 from .stability import Induction, induction_versus_perturbation
 
 Array = NDArray[Any]
@@ -28,9 +28,27 @@ EVERY = 5000  # anchors up to which all eigenpairs are found
 
 
 def aligned_error(moving: Any, fixed: Any, *, rescale: bool = True) -> float:
-    """Root mean squared distance after alignment, relative to the spread of ``fixed``; Dask's rows stay in parts."""
+    """Root mean squared distance after alignment, relative to the spread of ``fixed``: 0 where shapes agree.
+
+    sqrt(sum_i |A(m_i) - f_i|^2 / sum_i |f_i - mean f|^2), A the best rigid motion, with a scale if that may change.
+
+    Parameters
+    ----------
+    moving, fixed : arrays of shape (n, n_components), or Dask's
+        Embeddings of the same rows; Dask's are summed up where they are.
+    rescale : bool
+        Whether the size may change too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fixed = np.random.default_rng(0).normal(size=(50, 2))
+    >>> bool(aligned_error(3 * fixed[:, ::-1] + 1, fixed) < 1e-12)
+    True
+    """
     if in_dask(moving) or in_dask(fixed):
         return _spread().aligned_error(moving, fixed, rescale=rescale)
+    moving, fixed = table("moving", moving), table("fixed", fixed)
     left = Alignment.of(moving, fixed, rescale=rescale)(moving) - fixed
     return float(np.sqrt((left**2).sum() / ((fixed - np.mean(fixed, axis=0)) ** 2).sum()))
 
@@ -61,14 +79,14 @@ def aligned_mse(moving: Any, fixed: Any, *, fit_rows: Any, weights: Any = None, 
     """
     if in_dask(moving) or in_dask(fixed):
         return _spread().aligned_mse(moving, fixed, fit_rows=fit_rows, weights=weights, centre=centre)
-    moving, fixed = _embedding("moving", moving), _embedding("fixed", fixed)
+    moving, fixed = table("moving", moving), table("fixed", fixed)
     if moving.shape != fixed.shape:
         raise ValueError(f"Embeddings of the same rows have the same shape; got {moving.shape} and {fixed.shape}.")
     chosen = np.zeros(len(fixed), dtype=bool)
     chosen[np.asarray(fit_rows)] = True
     if chosen.all() or not chosen.any():
         raise ValueError(f"fit_rows names {chosen.sum()} of {len(chosen)} rows: some must be fitted to, some left.")
-    weights = np.ones(len(fixed)) if weights is None else np.asarray(weights, dtype=float)
+    weights = weighed("weights", weights, len(fixed))
     motion = Alignment.of(moving[chosen], fixed[chosen], weights=weights[chosen], rescale=False, centre=centre)
     squares = ((motion(moving[~chosen]) - fixed[~chosen]) ** 2).sum(axis=1)
     return float(np.average(squares, weights=weights[~chosen]))
@@ -98,17 +116,15 @@ def subspace_angles(A: Any, B: Any, *, weights: Any = None) -> Array:
     """
     if in_dask(A) or in_dask(B):
         return _spread().subspace_angles(A, B, weights=weights)
-    A, B = _embedding("A", A), _embedding("B", B)
+    A, B = table("A", A), table("B", B)
     if len(A) != len(B):
         raise ValueError(f"A has {len(A)} rows and B has {len(B)}: they must be functions on the same rows.")
     if weights is not None:
-        weights = np.asarray(weights, dtype=float)
-        if weights.shape != (len(A),) or not (np.isfinite(weights).all() and (weights >= 0).all()):
-            raise ValueError(f"weights of shape {weights.shape} must be an entry >= 0 for each of the {len(A)} rows.")
-        A, B = (np.sqrt(weights)[:, None] * table for table in (A, B))
-    for name, table in (("A", A), ("B", B)):
-        if np.linalg.matrix_rank(table) < table.shape[1]:
-            raise ValueError(f"The {table.shape[1]} columns of {name} are not independent: they span no such space.")
+        root = np.sqrt(weighed("weights", weights, len(A)))[:, None]
+        A, B = root * A, root * B
+    for name, space in (("A", A), ("B", B)):
+        if np.linalg.matrix_rank(space) < space.shape[1]:
+            raise ValueError(f"The {space.shape[1]} columns of {name} are not independent: they span no such space.")
     return np.asarray(angles_between(A, B))
 
 
@@ -163,15 +179,9 @@ def kernel_loss(
     """
     found = expansion(estimator)
     _resolve.one_of("against", against, ("rows", "anchors"))
-    if X is None and not found.solved_on_anchors:
-        raise ValueError(f"{type(estimator).__name__} solves for all rows and keeps the landmarks only: pass X.")
-    if X is None and sample_weight is not None:
-        raise ValueError("sample_weight belongs to the rows of X; without X those of the fit are used.")
-    count = len(found.values)
-    chosen = np.arange(1, count + 1) if ranks is None else np.atleast_1d(np.asarray(ranks))
-    if chosen.ndim != 1 or not len(chosen) or chosen.min() < 0 or chosen.max() > count or chosen.dtype.kind not in "iu":
-        raise ValueError(f"ranks={ranks!r} must be whole numbers from 0 to {count}, the number of coordinates.")
-    source = _source(estimator, found, X)
+    if X is None:
+        _check_anchors_will_do(estimator, found, sample_weight)
+    chosen, source = _ranks(ranks, len(found.values)), _source(estimator, found, X)
     weight = _weights(found.measure if X is None else sample_weight, source)
     some = _some(source, rows, random_state)
     points, weight = _taken(source, some), weight[some]
@@ -180,11 +190,27 @@ def kernel_loss(
     if against == "anchors" or X is None:
         columns, their_weight = found.anchors, found.measure
         others = found.pairs(columns, _embed(estimator, columns))[1]
-    losses = np.zeros(count + 1)
-    for block in row_blocks(len(points), 1 + len(columns) // 4):
-        left = found.to_anchors(points[block]) if columns is found.anchors else found.table(points[block], columns)
-        losses += _squares(left, values, functions[block], others, weight[block], their_weight, bool(found.trivial))
+    look = found.to_anchors if columns is found.anchors else partial(found.table, Y=columns)
+    losses = np.zeros(len(found.values) + 1)
+    for at in row_blocks(len(points), 1 + len(columns) // 4):
+        left = look(points[at])
+        losses += _squares(left, values, functions[at], others, weight[at], their_weight, bool(found.trivial))
     return losses[chosen] / (weight.sum() * their_weight.sum())
+
+
+def _check_anchors_will_do(estimator: Any, found: Expansion, sample_weight: Any) -> None:
+    if not found.solved_on_anchors:
+        raise ValueError(f"{type(estimator).__name__} solves for all rows and keeps the landmarks only: pass X.")
+    if sample_weight is not None:
+        raise ValueError("sample_weight belongs to the rows of X; without X those of the fit are used.")
+
+
+def _ranks(ranks: Any, count: int) -> Array:
+    """How many coordinates to use, each time."""
+    chosen = np.arange(1, count + 1) if ranks is None else np.atleast_1d(np.asarray(ranks))
+    if chosen.ndim != 1 or not len(chosen) or chosen.min() < 0 or chosen.max() > count or chosen.dtype.kind not in "iu":
+        raise ValueError(f"ranks={ranks!r} must be whole numbers from 0 to {count}, the number of coordinates.")
+    return chosen
 
 
 def _squares(
@@ -277,30 +303,30 @@ def reconstruction_error(
         raise ValueError(f"rank={rank} is more than the {len(found.values)} coordinates of the estimator.")
     source = _source(estimator, found, X)
     some = _some(source, rows, random_state)
-    if degrees == "joint" and isinstance(source, Elsewhere) and len(some) < len(source):
-        raise ValueError(
-            f"degrees='joint' needs the kernel between all {len(source)} rows, of which {len(some)} would be brought "
-            "here. Take degrees='anchors', or pass the rows that count as an array."
-        )
-    points = _taken(source, some)
+    points, scale = _taken(source, some), np.ones(len(some))
+    if degrees == "joint":
+        scale = _joint_scale(found, source, len(some))[some]
     own = _embed(estimator, points) if embedding is None else _placed(embedding, len(source), found, some)
     model = getattr(estimator.model_, "spectral", estimator.model_)
-    factors = [found.pairs(points, places) for places in (own, model.embed(points, estimator._runner()))]
-    kept = rank + bool(found.trivial)
-    factors = [(values[:kept], functions[:, :kept]) for values, functions in factors]
-    if found.solved_on_anchors and len(found.anchors) <= EVERY:
-        factors.append(_all_pairs(found, points))
-    scale = np.ones(len(points))
-    if degrees == "joint":
-        scale = _joint_scale(found, _taken(source, np.arange(len(source))))[some]
+    factors = _expansions(found, points, rank, own, model.embed(points, estimator._runner()))
     sums = _left(found, points, factors, scale) * (len(source) / len(points)) ** 2
     error, nystrom, every, norm = (sums if squared else np.sqrt(sums)).tolist()
     return Reconstruction(error, nystrom, every, norm, rank, len(points), squared)
 
 
+def _expansions(found: Expansion, points: Array, rank: int, *embeddings: Array) -> list[tuple[Array, Array]]:
+    """Eigenvalues and functions at the points: by each embedding up to a rank, then, of few anchors, all there are."""
+    kept = rank + bool(found.trivial)
+    factors = [found.pairs(points, places) for places in embeddings]
+    factors = [(values[:kept], functions[:, :kept]) for values, functions in factors]
+    if found.solved_on_anchors and len(found.anchors) <= EVERY:
+        factors.append(_all_pairs(found, points))
+    return factors
+
+
 def _placed(embedding: Any, count: int, found: Expansion, some: Array) -> Array:
     """Given places of some rows."""
-    embedding = _spread().table("embedding", embedding) if in_dask(embedding) else _embedding("embedding", embedding)
+    embedding = (_spread().table if in_dask(embedding) else table)("embedding", embedding)
     if embedding.shape != (count, len(found.values)):
         raise ValueError(
             f"embedding has shape {embedding.shape}; of these rows in the estimator's coordinates it would be "
@@ -330,14 +356,20 @@ def _all_pairs(found: Expansion, points: Array) -> tuple[Array, Array]:
     return values, found.to_anchors(points) @ vectors / values
 
 
-def _joint_scale(found: Expansion, points: Array) -> Array:
+def _joint_scale(found: Expansion, source: Source, looked_at: int) -> Array:
     """What degrees over anchors are of degrees over anchors and rows together."""
+    if isinstance(source, Elsewhere) and looked_at < len(source):
+        raise ValueError(
+            f"degrees='joint' needs the kernel between all {len(source)} rows, of which {looked_at} would be brought "
+            "here. Take degrees='anchors', or pass the rows that count as an array."
+        )
     geometry = found.symmetric.geometry if isinstance(found, Diffusion) else None
     if not (isinstance(geometry, DenseGraph) and geometry.sigma is None) or not isinstance(found, Diffusion):
         raise ValueError(
             "degrees='joint' is for diffusion maps and Laplacian eigenmaps over all pairs (n_neighbors=None): other "
             "rules of edges change when rows join the anchors. Take degrees='anchors'."
         )
+    points = _taken(source, np.arange(len(source)))
     joint = joint_degrees(found.symmetric, points, Threads())[1]
     return np.exp(found.symmetric.log_scaling(points)) / joint
 
@@ -385,17 +417,10 @@ def diffusion_distance(estimator: Any, X: Any, Y: Any = None, *, pairs: Any = No
     first = _source(estimator, found, X)
     second = first if Y is None else _source(estimator, found, Y)
     if pairs is not None:
-        pairs = np.asarray(pairs)
-        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
-            raise ValueError(f"pairs must be whole numbers in two columns; got {pairs.dtype} of shape {pairs.shape}.")
-        for column, rows in zip(pairs.T, (first, second)):
-            if len(column) and not -len(rows) <= column.min() <= column.max() < len(rows):
-                raise IndexError(f"pairs reach from row {column.min()} to {column.max()}, of {len(rows)} rows.")
-    elif 8.0 * len(first) * len(second) > free_memory():
-        raise MemoryError(
-            f"{len(first)} x {len(second)} distances take {8e-9 * len(first) * len(second):.1f} GB, more than is free. "
-            "Pass pairs= or fewer rows."
-        )
+        pairs = _row_numbers(pairs, first, second)
+    else:
+        needed, told = 8.0 * len(first) * len(second), f"{len(first)} x {len(second)} distances need"
+        check_fits(needed, told, "Pass pairs= or fewer rows.")
     place = _exactly(found) if exact else lambda rows: _embed(estimator, rows)
     if pairs is None:
         here = place(first.array())
@@ -405,6 +430,17 @@ def diffusion_distance(estimator: Any, X: Any, Y: Any = None, *, pairs: Any = No
         ends = [place(_taken(rows, pairs[block, side])) for side, rows in enumerate((first, second))]
         out[block] = np.linalg.norm(ends[0] - ends[1], axis=1)
     return out
+
+
+def _row_numbers(pairs: Any, first: Source, second: Source) -> Array:
+    """Pairs of rows, checked."""
+    pairs = np.asarray(pairs)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+        raise ValueError(f"pairs must be whole numbers in two columns; got {pairs.dtype} of shape {pairs.shape}.")
+    for column, rows in zip(pairs.T, (first, second)):
+        if len(column) and not -len(rows) <= column.min() <= column.max() < len(rows):
+            raise IndexError(f"pairs reach from row {column.min()} to {column.max()}, of {len(rows)} rows.")
+    return pairs
 
 
 def _lazy_distance(estimator: Any, found: Expansion, X: Any, Y: Any, exact: bool) -> Any:
@@ -426,12 +462,8 @@ def _exactly(found: Expansion) -> Any:
     """p_t(x, .) / sqrt(pi)."""
     if not isinstance(found, Diffusion) or found.power < 1 or found.power != int(found.power):
         raise ValueError("exact=True is for DiffusionMaps with a whole t >= 1: it takes powers of P.")
-    needed = 32.0 * len(found.anchors) ** 2
-    if needed > free_memory():
-        raise MemoryError(
-            f"Powers of P between {len(found.anchors)} anchors take {needed / 1e9:.1f} GB, more than is free. Leave "
-            "exact=False: the coordinates come close once lambda^t is small."
-        )
+    count, instead = len(found.anchors), "Leave exact=False: the coordinates come close once lambda^t is small."
+    check_fits(32.0 * count**2, f"Powers of P between {count} anchors need", instead)
     markov, steps = found.symmetric.markov, int(found.power) - 1
     same, stationary = np.eye(len(markov.gain)), markov.stationary
     assert stationary is not None
@@ -469,12 +501,7 @@ def _weights(sample_weight: Any, source: Source) -> Any:
     """Of all rows."""
     if isinstance(source, Elsewhere) and sample_weight is not None:
         return _spread().measure_of(sample_weight, source)
-    if sample_weight is None:
-        return np.broadcast_to(np.ones(1), len(source))
-    weight = np.asarray(sample_weight, dtype=float)
-    if weight.shape != (len(source),) or not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
-        raise ValueError(f"sample_weight of shape {weight.shape} must be {len(source)} numbers >= 0, not all 0.")
-    return weight
+    return weighed("sample_weight", sample_weight, len(source))
 
 
 def _some(source: Source, rows: int | None, random_state: int) -> Array:
@@ -494,14 +521,6 @@ def _embed(estimator: Any, points: Array) -> Array:
 def _embed_alone(model: Any, points: Array) -> Array:
     """On one thread, wherever that is."""
     return np.asarray(model.embed(points, Threads(1)), dtype=float)
-
-
-def _embedding(name: str, values: Any) -> Array:
-    values = np.asarray(values, dtype=float)
-    values = values[:, None] if values.ndim == 1 else values
-    if values.ndim != 2 or not values.size or not np.isfinite(values).all():
-        raise ValueError(f"{name} must be a table of finite numbers, not empty; its shape is {values.shape}.")
-    return values
 
 
 __all__ = [

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array, eye_array
 
 from . import _compiled, components, neighbors
 from ._problem import Problem
-from .distances import Metric
+from .distances import Metric, bounded
 from .exceptions import OutfoldWarning
 from .landmarks import Anchors, along_the_tree
 from .neighbors import Lists
@@ -55,8 +55,7 @@ class BarycentricRule:
         return self.search.distances.nearest(Z)
 
     def rows(self, Z: Array) -> Rows:
-        inside = np.clip(Z, -1e150, 1e150)
-        lists = _k_nearest(self.search.closest(inside, self.k, Threads(1)), self.k)
+        lists = _k_nearest(self.search.closest(bounded(Z), self.k, Threads(1)), self.k)
         W = weights(Z, self.search.distances.anchors, lists, self.reg, False, Threads(1))
         log_mass = self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
         return Rows(W, log_mass, log_mass)

@@ -30,6 +30,7 @@ from . import graphs, neighbors
 from ._passes import Dense, Near, Passes
 from ._problem import Problem
 from .checkpoints import Checkpoint
+from .distances import Distances, bounded
 from .graphs import AllPairs, DenseGraph, Either, SearchSurvey, kth
 from .landmarks import Anchors, along_the_tree
 from .neighbors import Lists
@@ -48,15 +49,19 @@ class NearestLandmarks:
     k: int
 
     @property
+    def distances(self) -> Distances:
+        return self.search.distances
+
+    @property
     def anchors(self) -> Array:
-        return self.search.distances.anchors
+        return self.distances.anchors
 
     @property
     def row_entries(self) -> int:
         return neighbors.row_entries(self.search)
 
     def lists(self, Z: Array, runner: Threads) -> Lists:
-        lists = self.search.closest(np.clip(Z, -1e150, 1e150), self.k, runner)
+        lists = self.search.closest(bounded(Z), self.k, runner)
         if len(lists.index) > self.k * len(Z):
             last = kth(lists, np.ones(len(self.anchors)), self.k)
             lists = lists.kept(lists.squared <= np.repeat(last, np.diff(lists.ptr)))
@@ -67,7 +72,7 @@ class NearestLandmarks:
         return csr_array((lists.squared, lists.index, lists.ptr), shape=(len(Z), len(self.anchors)))
 
     def nearest(self, Z: Array) -> Array:
-        return self.search.distances.nearest(Z)
+        return self.distances.nearest(Z)
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ class LandmarkDiffusion:
 
     def sight(self, points: Array, runner: Threads) -> tuple[Any, Any, Any, bool]:
         """Which landmarks a row keeps, how it sees them, the kernel, and whether all of them are found."""
-        edges = self.edges.settled(len(points)) if isinstance(self.edges, Either) else self.edges
+        edges = graphs.settled(self.edges, len(points))
         if getattr(edges, "k", 0) > len(points):
             raise ValueError(
                 f"n_neighbors={edges.k} is more than the {len(points)} landmarks. Lower it, raise landmarks, or pass "
@@ -162,12 +167,7 @@ class LandmarkDiffusion:
                 f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. Raise "
                 f"n_neighbors (now {report.edges}), epsilon (now {report.epsilon:.3g}) or the number of landmarks."
             )
-        if report.amplification > 1e5:
-            found.append(
-                f"The smallest kept eigenvalue magnifies rounding by {report.amplification:.1e} in transform. Keep "
-                "fewer components or use t >= 1."
-            )
-        return found
+        return found + report.magnified()
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,13 @@ def free_memory() -> float:
         return float("inf")
 
 
+def check_fits(needed: float, what: str, instead: str) -> None:
+    """Refuse what does not fit in memory before it is allocated: ``what`` needs so much; do this ``instead``."""
+    free = free_memory()
+    if needed > free:
+        raise MemoryError(f"{what} about {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free. {instead}")
+
+
 def block_rows(width: int) -> int:
     """How many rows of ``width`` entries make about ``BLOCK_ENTRIES``."""
     return max(16, BLOCK_ENTRIES // max(1, width))
@@ -95,6 +102,10 @@ class Threads:
             yield function(blocks[0])
             return
         yield from self.over(function, ((block, (block,)) for block in blocks), title, blocks[-1].stop)
+
+    def each(self, function: Callable[[slice], Any], blocks: list[slice], title: str) -> None:
+        """Call ``function(block)`` for every block, one after another or together: for what fills arrays."""
+        deque(self.map(function, blocks, title), maxlen=0)
 
     def over(
         self, function: Callable[..., Any], items: Iterable[tuple[slice, tuple[Any, ...]]], title: str, rows: int

@@ -54,7 +54,7 @@ def rows_of(X: Any) -> Spread:
     if not hasattr(X, "chunks") or X.ndim != 2:
         raise ValueError(f"A Dask array of rows and columns is needed, or a DataFrame; got {X!r}.")
     if X.dtype.kind not in "fiub":
-        raise ValueError(f"The Dask array holds {X.dtype}; numbers are needed.")
+        raise ValueError(f"The Dask array holds {X.dtype}; numbers are needed. Leave other columns out.")
     if np.isnan(X.shape[0]):
         X = copy.copy(X)
         X.compute_chunk_sizes()

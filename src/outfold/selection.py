@@ -133,8 +133,7 @@ def slope_dimension(data: Any, *, metric: Any = "euclidean", n_jobs: int | None 
         kept = np.linspace(0, len(points) - 1, 2000).astype(int)
         order = np.argsort(points @ (np.modf(np.sqrt(2 + np.arange(points.shape[1])))[0] + 0.5), kind="stable")
         points, measure = points[order[kept]], measure[order[kept]]
-    metric = metric if isinstance(metric, Metric) else Metric(metric)
-    found = Slope().bandwidth(survey(AllPairs(), metric, points, measure, Threads(n_jobs)))
+    found = Slope().bandwidth(survey(AllPairs(), Metric.of(metric), points, measure, Threads(n_jobs)))
     return float(found.dimension or 0.0)
 
 
@@ -299,7 +298,7 @@ def residuals(
 def _predicted(known: Array, wanted: Array, scale: float, runner: Threads) -> Array:
     """Each row's value by a weighted linear regression over the others."""
     n, k = known.shape
-    distances = Metric("euclidean").fit(np.ascontiguousarray(known))
+    distances = Metric().fit(np.ascontiguousarray(known))
     squared = distances.gram(runner)
     width = _width(squared, scale)
     pair = np.triu_indices(k)

@@ -53,7 +53,15 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class Dense:
-    """LAPACK on the whole matrix: O(n^3), never misses a pair."""
+    """LAPACK on the whole matrix: O(n^3), never misses a pair.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> maps = DiffusionMaps(n_neighbors=20, solver=Dense()).fit(X)
+    >>> maps.report_.solver, bool(maps.report_.residual < 1e-8)
+    ('dense', True)
+    """
 
     complete = True  # needs no check for missed pairs
 
@@ -77,7 +85,15 @@ class _DenseSession:
 
 @dataclass(frozen=True)
 class Lanczos:
-    """Implicitly restarted Lanczos (ARPACK) on the deflated operator. ``tol=0`` is machine precision."""
+    """Implicitly restarted Lanczos (ARPACK) on the deflated operator. ``tol=0`` is machine precision.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> maps = DiffusionMaps(n_neighbors=20, solver=Lanczos(tol=1e-10)).fit(X)
+    >>> maps.report_.solver, bool(maps.report_.residual < 1e-6)
+    ('lanczos', True)
+    """
 
     tol: float = 0.0
     max_iterations: int | None = None
@@ -177,6 +193,13 @@ class Krylov:
 
     The block is wider than the count, so no copy of a multiple eigenvalue is missed. Stops when every residual
     is below ``tol`` times the largest eigenvalue.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> maps = DiffusionMaps(n_neighbors=20, solver=Krylov()).fit(X)
+    >>> maps.report_.solver, bool(maps.report_.residual < 1e-8)
+    ('krylov', True)
     """
 
     tol: float = 1e-13
@@ -257,6 +280,13 @@ class ShiftInvert:
     """Lanczos on the inverse of (top + shift) - S, factorised once (SuperLU, or Cholesky if dense).
 
     Very accurate for eigenvalues crowded near the top; the factors of graphs of dimension above two fill up.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> maps = DiffusionMaps(n_neighbors=20, solver=ShiftInvert()).fit(X)
+    >>> maps.report_.solver, bool(maps.report_.residual < 1e-8)
+    ('shiftinvert', True)
     """
 
     shift: float = 1e-8
@@ -293,6 +323,13 @@ class Lobpcg:
     """Block LOBPCG preconditioned on two grids, for large sparse graphs with eigenvalues crowded near the top.
 
     Stops when every residual is below ``tol`` times the distance of its eigenvalue from the top.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> maps = DiffusionMaps(n_neighbors=20, solver=Lobpcg(tol=1e-4)).fit(X)
+    >>> maps.report_.solver, bool(maps.report_.residual < 1e-3)
+    ('lobpcg', True)
     """
 
     tol: float = 1e-5

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .runners import free_memory
+from .runners import check_fits
 
 Array = NDArray[Any]
 
@@ -70,12 +70,8 @@ class Source:
 
     def array(self) -> Array:
         """All rows, if they fit in memory."""
-        needed, free = 8.0 * self.shape[0] * self.shape[1], free_memory()
-        if needed > free:
-            raise MemoryError(
-                f"{self} needs {needed / 1e9:.1f} GB in memory, and {free / 1e9:.1f} GB are free. Roseland, or "
-                "landmarks=5000 with another method, goes through it block by block."
-            )
+        instead = "Roseland, or landmarks=5000 with another method, goes through it block by block."
+        check_fits(8.0 * self.shape[0] * self.shape[1], f"{self} needs", instead)
         out = np.empty(self.shape)
         for block, rows in self.blocks(1 << 16):
             out[block] = rows
@@ -299,6 +295,16 @@ def checked(rows: Any, start: int, told: str) -> Array:
     return rows
 
 
+def weighed(name: str, values: Any, rows: int) -> Array:
+    """A weight for each row, checked; 1 where none are given."""
+    if values is None:
+        return np.broadcast_to(np.ones(1), rows)
+    weights = np.asarray(values, dtype=float)
+    if weights.shape != (rows,) or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError(f"{name} of shape {weights.shape} must be {rows} finite numbers >= 0, one a row, not all 0.")
+    return weights
+
+
 def in_dask(X: Any) -> bool:
     """Whether it is a collection of Dask's; nothing is imported for that."""
     return type(X).__module__.split(".")[0] == "dask"
@@ -335,7 +341,7 @@ def opened(X: Any) -> Source | None:
 
 def _file(path: Path) -> Source:
     if not path.exists():
-        raise FileNotFoundError(f"There is no {path}.")
+        raise FileNotFoundError(f"There is no {path}, seen from {Path.cwd()}. Check the path, or pass a whole one.")
     if path.suffix == ".npy":
         values = np.load(path, mmap_mode="r")
         if values.ndim != 2:
@@ -344,7 +350,9 @@ def _file(path: Path) -> Source:
     if path.suffix == ".zarr":
         found = extra("zarr", "io").open(str(path), mode="r")
         if len(getattr(found, "shape", ())) != 2:
-            raise ValueError(f"{path.name} must hold one array of rows and columns.")
+            shape = getattr(found, "shape", None)
+            told = "a group of arrays" if shape is None else f"an array of shape {shape}"
+            raise ValueError(f"{path.name} holds {told}; one of rows and columns is needed: pass its own path.")
         return Sliced(found, path.name)
     if path.is_dir() and sorted(path.glob("*.parquet")):
         return Joined(tuple(Parquet(part) for part in sorted(path.glob("*.parquet"))))

@@ -112,15 +112,14 @@ def induction_versus_perturbation(
     trial = Trial(estimator, X, match)
     rng = np.random.default_rng(random_state)
     found: list[list[tuple[Array, Array]]] = []
-    bar = Threads(None, verbose).bar("splits", len(shares) * repeats)
-    for share in shares:
-        size = max(1, round(share * len(X)))
-        found.append([])
-        for _ in range(repeats):
-            order = rng.permutation(len(X))
-            found[-1].append(trial.run(order[2 * size :], order[:size], order[size : 2 * size], most, rng))
-            bar.update(1)
-    bar.close()
+    with Threads(None, verbose).bar("splits", len(shares) * repeats) as bar:
+        for share in shares:
+            size = max(1, round(share * len(X)))
+            found.append([])
+            for _ in range(repeats):
+                order = rng.permutation(len(X))
+                found[-1].append(trial.run(order[2 * size :], order[:size], order[size : 2 * size], most, rng))
+                bar.update(1)
     return _summary(shares, found, trial.fits)
 
 

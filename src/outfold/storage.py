@@ -148,6 +148,16 @@ def load(path: Any, *, mmap: bool = False) -> Any:
     -----
     OutfoldWarning
         If the model was made from a table whose columns were scaled: ``open_model`` gives the scaling as well.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from outfold import DiffusionMaps, load
+    >>> from outfold.datasets import circle
+    >>> path = os.path.join(tempfile.mkdtemp(), "circle.outfold")
+    >>> DiffusionMaps(2).fit(circle(100)).save(path)
+    >>> load(path, mmap=True).transform([[1.0, 0.0]]).shape
+    (1, 2)
     """
     estimator, preparation = open_model(path, mmap=mmap)
     scaling = getattr(preparation, "scaling", "none")
@@ -163,7 +173,11 @@ def load(path: Any, *, mmap: bool = False) -> Any:
 
 
 def open_model(path: Any, *, mmap: bool = False) -> tuple[Any, Any]:
-    """The estimator in a file, and the preparation of its table or None."""
+    """The estimator in a file, and the preparation of its table or None.
+
+    Parameters and errors are those of :func:`load`. With a preparation, rows of the table go through it first:
+    ``estimator.transform(preparation.apply(rows))``.
+    """
     with _container.opened(path, mapped=mmap) as container:
         try:
             return _read(container, lazily=mmap)
@@ -172,7 +186,20 @@ def open_model(path: Any, *, mmap: bool = False) -> tuple[Any, Any]:
 
 
 def describe(path: Any) -> dict[str, Any]:
-    """What the header of a file tells, without reading an array."""
+    """What the header of a file tells, without reading an array.
+
+    A dictionary: ``method``, ``params``, ``rows``, ``features``, ``components``, ``report`` (text), ``embedding`` and
+    ``preparation`` (whether they are in it), ``format``, ``versions``, ``bytes`` and ``arrays``.
+
+    >>> import os, tempfile
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import circle
+    >>> path = os.path.join(tempfile.mkdtemp(), "circle.outfold")
+    >>> save(DiffusionMaps(2).fit(circle(100)), path)
+    >>> told = describe(path)
+    >>> told["method"], told["rows"], told["embedding"]
+    ('DiffusionMaps', 100, False)
+    """
     with _container.opened(path) as container:
         document = _document(container)
         reader = _Reader(container)
@@ -227,7 +254,7 @@ def _read(container: Container, *, lazily: bool = False) -> tuple[Any, Any]:
     estimator = reader.estimator(document["estimator"], "", lazily=lazily, fitted=True)
     tree = document["preparation"]
     preparation = None if tree is None else reader.value(tree, "preparation")[0]
-    if tree is not None and "Preparation" in _forms.forms():
+    if tree is not None:
         _check_class(preparation, "Preparation", "preparation")
     return estimator, preparation
 

@@ -416,7 +416,9 @@ class Arrow(Table):
 
     def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
         if text := [name for name in features if name not in set(self.numeric)]:
-            raise TableError(f"{self.told}: column {listed(text)} holds {self.kind(text[0])}, not numbers.")
+            raise TableError(
+                f"{self.told}: column {listed(text)} holds {self.kind(text[0])}, not numbers. Leave it out."
+            )
         wanted, start = list(dict.fromkeys([*features, *carried])), 0
         for part in self._parts:
             with self._readable(part):
@@ -488,7 +490,9 @@ class Matrix(Table):
     def _columns(self, features: Sequence[str]) -> Any:
         at = {name: number for number, name in enumerate(self.numeric)}
         if text := [name for name in features if name not in at]:
-            raise TableError(f"{self.told}: column {listed(text)} is not one of the numbers.")
+            raise TableError(
+                f"{self.told}: column {listed(text)} is not one of the numbers; it can only be carried along."
+            )
         index = [at[name] for name in features]
         return slice(None) if index == list(range(len(at))) else index
 

@@ -171,22 +171,18 @@ def tune(
     seeds = [int(random.randint(2**31 - 1)) for _ in range(repeats)]
     components = min(components, len(X) - -(-len(X) // folds) - 1)
     runner = Threads(n_jobs)
-    known = survey(AllPairs(), _metric(method), X, np.ones(len(X)), runner)
+    known = survey(AllPairs(), Metric.of(getattr(method, "metric", "euclidean")), X, np.ones(len(X)), runner)
     times = _times(method, t)
     plan = _plan(method, known, epsilon, alpha)
-    bar = Threads(n_jobs, verbose).bar("tuning", len(X) * sum(len(grid) for _, grid in plan) * (1 + folds * repeats))
-    searched = []
-    for value, grid in plan:
-        trials = []
-        for width in grid:
-            trial = _Trial.of(X, width, _at(seeker, components, width, value), folds, seeds, runner)
-            bar.update(len(X) * (1 + folds * repeats))
-            if isinstance(trial, _Trial):
-                trials.append(trial)
-        if not trials:
-            raise ValueError(f"No candidate could be fitted to {len(X)} rows and parts of them; the last said: {trial}")
-        searched.append(_weighed(trials, value, _steps(method)))
-    bar.close()
+    fits = 1 + folds * repeats
+    with Threads(n_jobs, verbose).bar("tuning", len(X) * fits * sum(len(grid) for _, grid in plan)) as bar:
+
+        def tried(alpha: float | None, width: float) -> _Trial | ValueError:
+            trial = _Trial.of(X, width, _at(seeker, components, width, alpha), folds, seeds, runner)
+            bar.update(len(X) * fits)
+            return trial
+
+        searched = [_weighed([tried(value, width) for width in grid], value, _steps(method)) for value, grid in plan]
     return _concluded(method, seeker, X, whole, known, searched, dimension, times)
 
 
@@ -277,11 +273,6 @@ def _steps(method: Any) -> int | None:
             raise ValueError(f"kernel={method.kernel!r} has no epsilon to search: pass kernel='gaussian'.")
         return 1
     return None
-
-
-def _metric(method: Any) -> Metric:
-    metric = getattr(method, "metric", "euclidean")
-    return metric if isinstance(metric, Metric) else Metric(metric)
 
 
 def _plan(method: Any, known: DenseSurvey, epsilon: Any, alpha: Any) -> list[tuple[float | None, list[float]]]:
@@ -437,8 +428,14 @@ class _Search:
     best: int
 
 
-def _weighed(trials: list[_Trial], alpha: float | None, steps: int | None) -> _Search:
+def _weighed(tried: list[_Trial | ValueError], alpha: float | None, steps: int | None) -> _Search:
     """Compare at a time that belongs to the best candidate: choose, set the time, and again until it stays."""
+    trials = [trial for trial in tried if isinstance(trial, _Trial)]
+    if not trials:
+        raise ValueError(
+            f"None of {len(tried)} candidates could be fitted to these rows and to parts of them; the last said: "
+            f"{tried[-1]}"
+        )
     if steps is None:
         return _Search(_table(trials, alpha, lambda trial: _as_it_is), trials, 0)
     at = len(trials) // 2
@@ -511,7 +508,8 @@ def _concluded(
     search = rival[1] if rival and rival[0] < own.table[own.best].total else own
     chosen, trial = search.table[search.best], search.trials[search.best]
     steps = _steps(method)
-    slope = slope_dimension(X, metric=_metric(method)) if steps is None else _slope(known, chosen.epsilon)
+    metric = getattr(method, "metric", "euclidean")
+    slope = slope_dimension(X, metric=metric) if steps is None else _slope(known, chosen.epsilon)
     intrinsic = max(1, round(slope))
     carried = (len(whole) / len(X)) ** (-2 / (intrinsic + 2))
     best = {"epsilon": chosen.epsilon * carried, "alpha": chosen.alpha}

@@ -161,7 +161,7 @@ def _new_landmarks(
     which, mass_of = which[some], mass_of[some]
     points = rows.take(which)
     count, kernel = len(gathered.seen), model.rule.kernel
-    distances = replace(_distances(model.rule.geometry), anchors=points)
+    distances = replace(model.rule.geometry.distances, anchors=points)
     crowd = np.zeros(len(points))
     for part in row_blocks(len(points), len(points)):
         crowd[part] = kernel.affinity(distances.cross(points[part])) @ measure[which]
@@ -173,7 +173,7 @@ def _new_landmarks(
 
 def _farthest(points: Array, mass: Array, model: SpectralModel, enough: float, most: int) -> Array:
     """Indices of points, each the farthest from all landmarks and those before, until all see mass enough."""
-    distances, picked = _distances(model.rule.geometry), list[int]()
+    distances, picked = model.rule.geometry.distances, list[int]()
     squared = np.empty(len(points))
     for part in row_blocks(len(points), len(distances.anchors)):
         squared[part] = distances.cross(points[part]).min(axis=1)
@@ -194,15 +194,11 @@ def _anchors(gathered: Gathered, old: Array, points: Array, which: Array) -> Anc
     return Anchors(np.vstack([old, points]), index, np.ones(len(old) + len(points)))
 
 
-def _distances(geometry: Any) -> Any:
-    return geometry.search.distances if isinstance(geometry, NearestLandmarks) else geometry.distances
-
-
 def _wider(geometry: Any, kernel: Any, points: Array, edges: Any) -> Any:
     """The same view of more landmarks."""
     if len(points) == len(geometry.anchors):
         return geometry
-    distances = replace(_distances(geometry), anchors=np.ascontiguousarray(points))
+    distances = replace(geometry.distances, anchors=np.ascontiguousarray(points))
     if isinstance(geometry, NearestLandmarks):
         return replace(geometry, search=neighbors.build(distances, edges.search))
     return DenseGraph(distances, np.ones(len(points)), slack=kernel.slack)
@@ -295,7 +291,7 @@ def rebalance(H: Any, seen: Array, gain: Array) -> None:
 def _explained(before: Any, after: Any) -> csr_array:
     """B: the columns of added landmarks as combinations, not negative, of those of the old landmarks around them."""
     old, points = before.geometry.anchors, after.geometry.anchors
-    count, distances = len(old), _distances(before.geometry)
+    count, distances = len(old), before.geometry.distances
     rows, columns, values = [np.empty(0, int)], [np.empty(0, int)], [np.empty(0)]
     for at in range(count, len(points)):
         near = np.argsort(distances.cross(points[[at]])[0], kind="stable")[: 2 * AROUND]
@@ -346,7 +342,7 @@ def _solved(recipe: Recipe, problem: Problem, old: Fit, rows: Source) -> tuple[F
         normalization.scale(eigenvalues),
         problem.reference,
     )
-    report = _engine._report(rows, recipe, problem, spectrum, kept, 0.0, 0.0)
+    report = _engine.report_on(rows, recipe, problem, spectrum, kept, 0.0, 0.0)
     order = np.arange(operator.size) if problem.anchors.index is None else np.argsort(problem.anchors.index)
     told = problem.anchors.at(order), eigenvalues, (functions @ turn)[order]
     found = Fit(model, *told, None, np.empty(0), None, None, False, report, problem.gathered)

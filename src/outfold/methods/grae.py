@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _resolve
-from .._engine import _check_points
+from .._engine import check_points
 from ..inverse import WayBack
 from ..neural import training
 from ..neural.estimators import NetworkEstimator
@@ -204,7 +204,7 @@ class GRAE(NetworkEstimator):
         X = self._validate(X, reset=True)
         plan = self._plan(seed, rows=len(X))
         rows, runner = np.ascontiguousarray(X, dtype=float), self._runner()
-        _check_points(rows)
+        check_points(rows)
         if weight == 0:
             embedding, parts = np.random.default_rng([seed, 4]).normal(size=(len(rows), columns)), 0  # for its scale
         else:
@@ -319,7 +319,11 @@ def _positions(values: Any, rows: int, columns: int) -> Array:
             f"The target has shape {found.shape}, but {rows} rows and n_components={columns} need ({rows}, {columns})."
         )
     if not np.isfinite(found).all():
-        raise ValueError(f"{(~np.isfinite(found)).any(axis=1).sum()} of {rows} rows of the target have NaN or inf.")
+        bad = (~np.isfinite(found)).any(axis=1)
+        raise ValueError(
+            f"{bad.sum()} of {rows} rows of the target have NaN or infinity (the first is row {bad.argmax()}). Leave "
+            "them out of X and the target."
+        )
     return found
 
 
