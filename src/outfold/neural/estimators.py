@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _resolve, neighbors
 from .._estimator import SpectralEstimator
-from ..distances import Metric
+from ..distances import Metric, bounded
 from ..extensions import Known, by_blocks
 from ..runners import Threads
 from ..trust import Nearness, Reference, Trust
@@ -44,7 +44,7 @@ class Sentinel:
         """The nearest row of the sample, and the squared distance to it."""
 
         def of(points: Array) -> Array:
-            lists = self.search.closest(np.clip(points, -1e150, 1e150), 1, Threads(1))
+            lists = self.search.closest(bounded(points), 1, Threads(1))
             first = lists.ptr[:-1]
             return np.column_stack([lists.index[first], lists.squared[first]])
 
