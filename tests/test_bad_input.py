@@ -52,7 +52,7 @@ def test_sparse_features_are_refused_by_name(estimator):
         ({"n_components": True}, "n_components=True must be a whole number"),
         ({"n_components": [1, 1]}, "distinct"),
         ({"n_components": [0, 1]}, "n_components index=0"),
-        ({"n_components": "many"}, "Valid: 'auto'"),
+        ({"n_components": "many"}, "pass a count"),
         ({"epsilon": 0}, "epsilon=0 must be > 0"),
         ({"epsilon": -1.0}, "epsilon=-1.0 must be > 0"),
         ({"epsilon": float("nan")}, "epsilon=nan must be > 0"),
