@@ -282,6 +282,8 @@ def test_the_openapi_document_is_complete_and_true(app, served):
 # -- what is refused -----------------------------------------------------------------------
 
 
+DEEP = 400 if sys.version_info < (3, 12) else 422  # later ones can read it, and find no table
+
 BAD = {
     b"": 400,
     b"{": 400,
@@ -291,7 +293,7 @@ BAD = {
     b'{"rows": [[1, 2, -Infinity]]}': 400,
     b'{"rows": [[1, 2, 3]], "rows": [[1, 2, 3]]}': 400,
     b'{"rows": [[1, 2, 3]]} {}': 400,
-    b'{"rows": ' + b"[" * 2000 + b"]" * 2000 + b"}": 400,
+    b'{"rows": ' + b"[" * 2000 + b"]" * 2000 + b"}": DEEP,
     b'{"rows": [[1, 2, ' + b"9" * 5000 + b"]]}": 400,
     b"[]": 422,
     b"3": 422,
