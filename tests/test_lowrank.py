@@ -124,7 +124,7 @@ def test_threads_and_blocks_do_not_matter():
         DiffusionMaps(3, epsilon=0.1, landmarks=200, solver=LowRank(), random_state=0, n_jobs=k).fit(curve)
         for k in (1, 2)
     )
-    # other threads are other blocks, whose products some BLAS round otherwise: the contract allows 1e-13 / gap
+    # with old NumPy and SciPy one thread rounds otherwise than two: the contract allows 1e-13 / gap
     np.testing.assert_allclose(two.eigenvalues_, one.eigenvalues_, rtol=0, atol=1e-12)
     gap = -np.diff(one.eigenvalues_, prepend=1.0).max()
     np.testing.assert_allclose(two.embedding_, one.embedding_, rtol=0, atol=1e-13 / gap)
