@@ -124,8 +124,10 @@ def test_threads_and_blocks_do_not_matter():
         DiffusionMaps(3, epsilon=0.1, landmarks=200, solver=LowRank(), random_state=0, n_jobs=k).fit(curve)
         for k in (1, 2)
     )
-    assert np.array_equal(one.eigenvalues_, two.eigenvalues_)
-    np.testing.assert_allclose(two.embedding_, one.embedding_, rtol=0, atol=1e-12)
+    # with old NumPy and SciPy one thread rounds otherwise than two: the contract allows 1e-13 / gap
+    np.testing.assert_allclose(two.eigenvalues_, one.eigenvalues_, rtol=0, atol=1e-12)
+    gap = -np.diff(one.eigenvalues_, prepend=1.0).max()
+    np.testing.assert_allclose(two.embedding_, one.embedding_, rtol=0, atol=1e-13 / gap)
     part = np.random.default_rng(0).permutation(30_000)[:300]
     np.testing.assert_allclose(two.transform(curve[part]), two.embedding_[part], rtol=0, atol=1e-10)
 

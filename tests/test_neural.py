@@ -218,11 +218,12 @@ def test_encoder_and_decoder_come_close(net, ring):
     assert net.reconstruction_error_ == pytest.approx(squares.mean(), rel=1e-9)
 
 
-def test_noise_is_left_behind(net):
+def test_noise_is_left_behind(ring):
+    net = DiffusionNet(eigen_penalty=0.5, hidden=(30, 20), max_iter=400, n_jobs=1, random_state=0).fit(ring)
     clean, noisy = (helix(400, noise=noise, random_state=1)[0] for noise in (0.0, 0.05))
     before = np.linalg.norm(noisy - clean, axis=1).mean()
     after = np.linalg.norm(net.reconstruct(noisy) - clean, axis=1).mean()
-    assert after < before
+    assert after < 0.9 * before
 
 
 def test_outliers_are_what_does_not_come_back(net, ring):

@@ -307,7 +307,6 @@ BAD = {
     b'{"rows": [[1, 2, -Infinity]]}': 400,
     b'{"rows": [[1, 2, 3]], "rows": [[1, 2, 3]]}': 400,
     b'{"rows": [[1, 2, 3]]} {}': 400,
-    b'{"rows": ' + b"[" * 2000 + b"]" * 2000 + b"}": 400,
     b'{"rows": [[1, 2, ' + b"9" * 5000 + b"]]}": 400,
     b"[]": 422,
     b"3": 422,
@@ -346,6 +345,14 @@ BAD = {
 @pytest.mark.parametrize(("body", "status"), BAD.items(), ids=lambda v: repr(v)[:40])
 def test_bad_json_is_refused(app, body, status):
     assert error_of(ask(app, "POST", "/v1/transform", content=body, headers={"content-type": wire.JSON}), status)
+
+
+def test_deep_json_is_refused(app):
+    body = b'{"rows": ' + b"[" * 2000 + b"]" * 2000 + b"}"
+    answer = ask(app, "POST", "/v1/transform", content=body, headers={"content-type": wire.JSON})
+    assert answer.status_code in (400, 422)  # Pythons differ in how deep they read; those that can find no table
+    with pytest.raises(wire.Unreadable, match="too deeply"):
+        wire.parsed(b"[" * 200_000 + b"]" * 200_000)
 
 
 def test_the_row_and_the_column_are_named(app):

@@ -34,7 +34,8 @@ def as_parquet(folder, values=X, name="rows.parquet"):
 
 
 def as_zarr(folder):
-    zarr.create_array(str(folder / "rows.zarr"), data=X, chunks=(89, 2))
+    store = zarr.open(str(folder / "rows.zarr"), mode="w", shape=X.shape, chunks=(89, 2), dtype=X.dtype)
+    store[:] = X
     return folder / "rows.zarr"
 
 

@@ -82,8 +82,3 @@ def test_the_readme_and_ci_run_the_same_test_command():
     root = pathlib.Path(__file__).parents[1]
     command = next(line for line in (root / ".ci" / "run").read_text().splitlines() if "pytest" in line)
     assert command in (root / "README.md").read_text().splitlines()
-
-
-def test_version_is_one():
-    changes = (pathlib.Path(__file__).parents[1] / "CHANGELOG.md").read_text()
-    assert f"[{outfold.__version__}]" in changes

@@ -435,7 +435,7 @@ def wanted(value: Any) -> int | str | tuple[int, ...]:
     """n_components: a count, "auto", or a sequence of eigenpair indices (0 is the trivial one)."""
     if isinstance(value, str):
         if value != "auto":
-            raise ValueError(f"n_components={value!r} is not known: pass a count, 'auto' or a list of eigenpair numbers.")
+            raise ValueError(f"n_components={value!r} is not known: pass a count, 'auto' or numbers of eigenpairs.")
         return value
     if isinstance(value, Sequence | np.ndarray):
         indices = tuple(count("n_components index", v) for v in value)

@@ -348,7 +348,7 @@ def _write_arrow(table: Table) -> bytes:
     arrow, ipc = sources.extra("pyarrow", "io"), sources.extra("pyarrow.ipc", "io")
     columns: Mapping[str, Array] = {name: table.values[:, at] for at, name in enumerate(table.names)}
     columns = {**columns, **table.beside, **table.more}
-    batch = arrow.record_batch({name: arrow.array(np.ascontiguousarray(v)) for name, v in columns.items()})
+    batch = arrow.RecordBatch.from_pydict({name: arrow.array(np.ascontiguousarray(v)) for name, v in columns.items()})
     held = io.BytesIO()
     with ipc.new_stream(held, batch.schema) as stream:
         stream.write_batch(batch)
