@@ -46,6 +46,7 @@ NOT_RUN = {  # what else sh blocks may hold -> why it does not run here
     r"ruff check \. && mypy && python -m pytest": "is the test run itself",
     r"OUTFOLD_HYPOTHESIS=second_tier python -m pytest": "takes hours",
     r"python -m pytest": "is the test run itself",
+    r"python3\.1\d -m venv|uv pip ": "makes environments of other versions",
     r"python benchmarks/": "takes minutes to hours, and peers that are not installed",
     r"sphinx-build -W -b html docs docs/_build$": "runs in test_site.py, without the pictures of examples",
     r"outfold reproduce all": "takes half an hour; each experiment has a test of its own",
