@@ -30,6 +30,8 @@ from contenders import CONTENDERS
 from suites import DATA, ONCE, SUITES, eigenfunctions, eigenvalues
 
 HERE = pathlib.Path(__file__).parent
+LIMIT = 120.0  # seconds that a process may take
+LONG = 25.0  # and beyond which it runs once
 
 
 def commit():
@@ -53,7 +55,7 @@ class Measuring:
     def __init__(self, out, folder, limit):
         self.out, self.folder, self.limit = out, pathlib.Path(folder), limit
         self.about = {"commit": commit(), "machine": machine(), "date": datetime.date.today().isoformat()}
-        self.stopped = set()  # contenders that ran out of time at fewer rows of a growing suite
+        self.stopped = set()  # contenders that are too slow for more rows of a growing suite
         self.samples = {}
 
     def sample(self, data, n, seed):
@@ -107,18 +109,23 @@ class Measuring:
         return json.loads(done.stdout.splitlines()[-1])
 
     def row(self, suite, row, repeats):
-        """All contenders of a row in turn, as often as asked; those that take long or fail, once."""
+        """All contenders of a row in turn, as often as asked; those whose process takes long or fails, once."""
         left = [name for name in row.contenders if (suite, name) not in self.stopped]
         for seed in range(repeats):
             for name in list(left):
+                start = time.perf_counter()
                 line = self.once(suite, row, name, seed if suite == "accuracy" else 0)
                 print(json.dumps(line), file=self.out, flush=True)
                 tell(line)
-                if "seconds" not in line:
+                if "seconds" not in line or time.perf_counter() - start > LONG:
                     left.remove(name)
-                    self.stopped.add((suite, name)) if suite == "scaling" else None
-                elif line["seconds"] > self.limit / 4:
-                    left.remove(name)
+                if suite == "scaling" and too_slow(line, self.limit):
+                    self.stopped.add((suite, name))
+
+
+def too_slow(line, limit):
+    """Whether four times the rows would take longer than the limit."""
+    return 4 * line.get("seconds", limit) > limit
 
 
 def tell(line):
@@ -138,7 +145,7 @@ def main():
     parser.add_argument("--contender", default="", metavar="WORD", help="contenders whose name has it")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument(
-        "--limit", type=float, default=120, metavar="SECONDS", help="a run that takes longer is stopped"
+        "--limit", type=float, default=LIMIT, metavar="SECONDS", help="a run that takes longer is stopped"
     )
     parser.add_argument("--out", type=pathlib.Path, default=tables.RESULTS, help="where the lines go")
     parser.add_argument("--pages", action="store_true", help="measure nothing, make the pages")

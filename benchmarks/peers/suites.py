@@ -231,8 +231,6 @@ ACCURACY = [
     for data in ("circle", "uneven circle", "sphere", "flat torus")
 ]
 MEMORY = [
-    Row("diffusion maps, 100,000 rows", "S-curve", 100_000, MAPS),
-    Row("Laplacian eigenmaps, 100,000 rows", "S-curve", 100_000, EIGENMAPS),
     Row("Isomap, 10,000 rows", "S-curve", 10_000, pair("Isomap")),
     Row("kernel PCA, 10,000 rows", "S-curve", 10_000, pair("KernelPCA")),
     Row("transform by Isomap of 5,000 rows, 100,000 new", "S-curve", 5000, pair("Isomap"), None, 100_000),
