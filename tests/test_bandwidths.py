@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist, pdist
 from catalogue import cloud
 from outfold import DiffusionMaps, datasets
 from outfold.bandwidths import Bandwidth, Fixed, Growth, Neighbor, Percentile, Slope
-from outfold.graphs import DenseSurvey
+from outfold.surveys import DenseSurvey
 
 X = cloud(0, rows=60)
 SQUARED = cdist(X, X, "sqeuclidean")

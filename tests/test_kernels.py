@@ -8,8 +8,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from catalogue import cloud, quietly
 from outfold import DiffusionMaps, kernels
 from outfold.distances import METRICS, Metric
-from outfold.graphs import DenseSurvey
 from outfold.runners import Threads
+from outfold.surveys import DenseSurvey
 
 X = cloud(0, rows=40)
 

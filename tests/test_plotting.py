@@ -23,7 +23,7 @@ from outfold import (
     plotting,
 )
 from outfold.bandwidths import Percentile, Slope
-from outfold.graphs import DenseSurvey
+from outfold.surveys import DenseSurvey
 
 POINTS = np.random.default_rng(0).normal(size=(60, 3))
 NEW = POINTS[:7] + 0.1

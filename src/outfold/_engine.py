@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from ._problem import Kept, Problem
 from ._report import Report
+from ._signs import orient
 from .bandwidths import ALL_EQUAL
 from .distances import LARGEST
 from .extensions import Known
 from .landmarks import Anchors, Everything, able
 from .normalizations import Operator, Rows
 from .runners import Threads, row_blocks
-from .solvers import Auto, Spectrum, orient, solve
+from .solvers import Auto, Spectrum, solve
 from .sources import InMemory, Source
 from .trust import Reference, Trust
 

@@ -16,11 +16,12 @@ from scipy.sparse import csr_array, issparse
 from . import components, graphs
 from ._problem import Problem
 from .distances import Given
-from .graphs import AllPairs, DenseSurvey, Either
+from .graphs import AllPairs, Either
 from .landmarks import Anchors, along_the_tree, given_columns
 from .normalizations import Operator, lonely_mass
 from .runners import Threads, row_blocks
 from .sources import Source
+from .surveys import DenseSurvey
 from .trust import Reference
 
 Array = NDArray[Any]

@@ -21,11 +21,12 @@ from ._problem import Problem
 from .centring import Centring, negative_concerns
 from .components import Components
 from .distances import GivenTable, bounded
-from .graphs import Ball, SearchSurvey
+from .graphs import Ball
 from .landmarks import Anchors, Everything, along_the_tree, given_columns
 from .neighbors import Lists
 from .runners import Threads, row_blocks
 from .sources import Source
+from .surveys import SearchSurvey, kth, lists_of_mass
 from .trust import Nearness
 
 Array = NDArray[Any]
@@ -105,8 +106,8 @@ class Geodesics:
     def _steps(self, Z: Array) -> Lists:
         """The nodes a point reaches at once, nearest first."""
         if self.k:
-            lists = graphs.lists_of_mass(self.search, Z, self.measure, self.k, Threads(1))
-            return lists.kept(lists.squared <= np.repeat(graphs.kth(lists, self.measure, self.k), np.diff(lists.ptr)))
+            lists = lists_of_mass(self.search, Z, self.measure, self.k, Threads(1))
+            return lists.kept(lists.squared <= np.repeat(kth(lists, self.measure, self.k), np.diff(lists.ptr)))
         nearest = self.search.closest(Z, 1, Threads(1))
         reach = np.maximum(self.radius**2, nearest.squared[nearest.ptr[:-1]])  # where the ball is empty: the nearest
         lists = self.search.within(Z, np.sqrt(reach), None, Threads(1))

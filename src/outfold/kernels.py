@@ -17,8 +17,8 @@ from . import neighbors
 from .bandwidths import NO_BANDWIDTH, Bandwidth, Fixed, Neighbor, Percentile
 from .distances import Distances, Metric, bounded
 from .elementwise import exponential
-from .graphs import DenseSurvey
 from .runners import Threads, row_blocks
+from .surveys import DenseSurvey
 from .trust import Nearness, Reference
 
 Array = NDArray[Any]

@@ -19,9 +19,10 @@ from sklearn.exceptions import ConvergenceWarning
 from . import _compiled, neighbors
 from .bandwidths import Neighbor, Percentile
 from .distances import Metric
-from .graphs import DenseSurvey, check_table
+from .graphs import check_table
 from .runners import Threads, row_blocks
 from .sources import Elsewhere, InMemory, Source
+from .surveys import DenseSurvey
 
 Array = NDArray[Any]
 

@@ -27,10 +27,11 @@ from . import graphs, neighbors
 from .centring import CentredRule
 from .distances import LARGEST, Given
 from .extensions import Extension, Known
-from .graphs import AllPairs, Ball, DenseGraph, DenseSurvey, Mutual, SearchSurvey, SparseGraph, Union
+from .graphs import AllPairs, Ball, DenseGraph, Mutual, SparseGraph, Union
 from .lowrank import LowRankRule
 from .normalizations import CanonicalRule, MarkovRule
 from .runners import Threads, row_blocks
+from .surveys import DenseSurvey, SearchSurvey
 
 Array = NDArray[Any]
 

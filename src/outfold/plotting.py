@@ -45,10 +45,10 @@ from ._canvas import (
 from .bandwidths import Growth, Percentile
 from .distances import Metric
 from .exceptions import OutfoldWarning
-from .graphs import DenseSurvey
 from .runners import Threads
 from .selection import spectral_dimension
 from .sources import here
+from .surveys import DenseSurvey
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -26,14 +26,15 @@ from scipy.sparse import csr_array
 
 from . import scaling, selection
 from ._problem import Problem
+from ._signs import orient
 from .distances import Distances
-from .graphs import table_kth, unit_floor
+from .graphs import unit_floor
 from .landmarks import Anchors
 from .normalizations import Markov, Operator, Rows, lonely_mass
 from .runners import Threads, block_rows, check_fits, row_blocks
 from .scaling import Placed
-from .solvers import orient
 from .sources import Elsewhere, Source
+from .surveys import table_kth
 from .trust import LOG_FLOOR, SAMPLED_ROWS, Reference
 
 Array = NDArray[Any]

@@ -31,12 +31,13 @@ from ._passes import Dense, Near, Passes
 from ._problem import Problem
 from .checkpoints import Checkpoint
 from .distances import Distances, bounded
-from .graphs import AllPairs, DenseGraph, Either, SearchSurvey, kth
+from .graphs import AllPairs, DenseGraph, Either
 from .landmarks import Anchors, along_the_tree
 from .neighbors import Lists
 from .normalizations import MarkovRule, Operator, SolvedOverLandmarks
 from .runners import Threads
 from .sources import InMemory, Source
+from .surveys import SearchSurvey, kth
 
 Array = NDArray[Any]
 

@@ -29,13 +29,14 @@ from sklearn.utils import check_random_state
 from . import _engine, _resolve, crossfit
 from .alignment import Alignment
 from .distances import Metric
-from .graphs import AllPairs, DenseSurvey, survey
+from .graphs import AllPairs, survey
 from .landmarks import Anchors
 from .methods import DiffusionMaps, LaplacianEigenmaps, Roseland, SpectralClustering
 from .runners import Threads
 from .selection import LEAST, residuals, slope_dimension, smallest_time, spectral_dimension
 from .solvers import LowRank
 from .sources import InMemory, Source, in_dask, opened, shuffled
+from .surveys import DenseSurvey
 
 Array = NDArray[Any]
 
