@@ -1,5 +1,7 @@
 """Kernels, metrics, and conversions between conventions."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from sklearn.metrics import pairwise_distances
@@ -115,6 +117,6 @@ def test_far_rows_of_given_matrices_and_callables_can_take_their_nearest():
 
 
 def test_the_report_is_data_too():
-    facts = DiffusionMaps().fit(X).report_.as_dict()
+    facts = asdict(DiffusionMaps().fit(X).report_)
     assert facts["method"] == "DiffusionMaps"
     assert facts["n_samples"] == len(X)

@@ -463,7 +463,7 @@ def test_weights_that_are_none_are_refused(rows):
         quality.aligned_mse(moving, fixed, fit_rows=np.arange(9), weights=late)
     with pytest.raises(ZeroDivisionError, match="no mean over them"):
         quality.aligned_mse(moving, fixed, fit_rows=np.arange(30, 60), weights=late)
-    with pytest.raises(ValueError, match="60 numbers >= 0"):
+    with pytest.raises(ValueError, match="60 finite numbers >= 0"):
         quality.subspace_angles(moving, fixed, weights=-late)
     with pytest.raises(ValueError, match="finite and >= 0"):
         quality.subspace_angles(moving, fixed, weights=otherwise(-late))

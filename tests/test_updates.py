@@ -1,7 +1,7 @@
 """Updates: exact where they can be, near a full refit where they cannot, and in the old coordinates."""
 
 import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -213,7 +213,7 @@ def test_drift_is_reported_and_larger_when_the_data_change():
     assert 0 < calm.moved < 0.03
     assert shaken.moved > 3 * calm.moved
     assert shaken.eigenvalues > calm.eigenvalues
-    assert same.report_.as_dict()["drift"]["rows"] == 300
+    assert asdict(same.report_)["drift"]["rows"] == 300
 
 
 def test_a_few_outliers_become_no_landmarks_but_a_crowd_does():

@@ -104,14 +104,19 @@ def their_clusters(X):
 # -- datafold, pydiffmap, scanpy -----------------------------------------------------------
 
 
-def datafold_maps(X):
-    from datafold.dynfold import DiffusionMaps
+def datafold_kernel(X):
+    """The Gaussian that its own estimate finds for these rows: bandwidth, and the distance beyond which it is zero."""
     from datafold.pcfold import GaussianKernel, PCManifold
 
     rows = PCManifold(X)
     rows.optimize_parameters(random_state=0)
-    kernel = GaussianKernel(epsilon=rows.kernel.epsilon)
-    maps = DiffusionMaps(kernel, n_eigenpairs=11).fit(rows)
+    return GaussianKernel(epsilon=rows.kernel.epsilon, distance={"cut_off": rows.cut_off})
+
+
+def datafold_maps(X):
+    from datafold.dynfold import DiffusionMaps
+
+    maps = DiffusionMaps(datafold_kernel(X), n_eigenpairs=11).fit(X)
     return Fitted(maps.transform(X)[:, 1:], 1 - maps.eigenvalues_[1:], lambda Z: maps.transform(Z)[:, 1:])
 
 
@@ -120,14 +125,9 @@ def datafold_roseland(count):
 
     def fit(X):
         from datafold.dynfold import Roseland
-        from datafold.pcfold import GaussianKernel, PCManifold
 
         some = X[np.random.default_rng(0).choice(len(X), min(count, len(X)), replace=False)]
-        chosen = PCManifold(some)
-        chosen.optimize_parameters(random_state=0)
-        rows = PCManifold(X, dist_kwargs={"cut_off": chosen.cut_off})
-        kernel = GaussianKernel(epsilon=chosen.kernel.epsilon)
-        maps = Roseland(kernel, n_svdtriplet=11, landmarks=some).fit(rows)
+        maps = Roseland(datafold_kernel(some), n_svdtriplet=11, landmarks=some).fit(X)
         return Fitted(maps.transform(X)[:, 1:], 1 - maps.svdvalues_[1:] ** 2, lambda Z: maps.transform(Z)[:, 1:])
 
     return fit

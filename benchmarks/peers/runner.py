@@ -160,6 +160,7 @@ def main():
 
 def measure(given):
     chosen = given.suites or list(SUITES)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     fresh = given.out.with_suffix(".new")
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, open(fresh, "w") as out:

@@ -30,7 +30,7 @@ EVERY = 5000  # anchors up to which all eigenpairs are found
 def aligned_error(moving: Any, fixed: Any, *, rescale: bool = True) -> float:
     """Root mean squared distance after alignment, relative to the spread of ``fixed``: 0 where shapes agree.
 
-    sqrt(sum_i |A(m_i) - f_i|^2 / sum_i |f_i - mean f|^2), A the best rigid motion, with a scale if that may change.
+    ``sqrt(sum_i |A(m_i) - f_i|^2 / sum_i |f_i - mean f|^2)``, A the best rigid motion, with a scale if that may change.
 
     Parameters
     ----------
@@ -303,9 +303,8 @@ def reconstruction_error(
         raise ValueError(f"rank={rank} is more than the {len(found.values)} coordinates of the estimator.")
     source = _source(estimator, found, X)
     some = _some(source, rows, random_state)
-    points, scale = _taken(source, some), np.ones(len(some))
-    if degrees == "joint":
-        scale = _joint_scale(found, source, len(some))[some]
+    scale = _joint_scale(found, source, len(some))[some] if degrees == "joint" else np.ones(len(some))
+    points = _taken(source, some)
     own = _embed(estimator, points) if embedding is None else _placed(embedding, len(source), found, some)
     model = getattr(estimator.model_, "spectral", estimator.model_)
     factors = _expansions(found, points, rank, own, model.embed(points, estimator._runner()))
