@@ -115,8 +115,9 @@ def test_a_line_is_written_for_what_ran_what_failed_and_what_was_stopped(peers, 
     assert line["new"] == 50
     failed = work.child("outfold", {"contender": "no such one", "rows": "nowhere.npy"})
     assert "KeyError" in failed["failed"]
-    work.limit = 0.01
-    assert work.child("outfold", {}) == {"stopped": 0.01}
+    work.limit = 1e-3
+    work.row("fit", row, 1)
+    assert json.loads(out.getvalue().splitlines()[-1])["stopped"] == 1e-3
 
 
 def test_fresh_lines_take_the_place_of_older_ones(peers, tmp_path):

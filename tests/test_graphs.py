@@ -10,8 +10,9 @@ from scipy.spatial.distance import cdist
 from sklearn.neighbors import KNeighborsTransformer
 
 from catalogue import cloud, new_points, quietly
-from outfold import DiffusionMaps, Isomap, LaplacianEigenmaps, graphs, landmarks, neighbors
+from outfold import DiffusionMaps, Isomap, LaplacianEigenmaps, Roseland, graphs, landmarks, neighbors
 from outfold.bandwidths import Bandwidth
+from outfold.datasets import s_curve
 from outfold.distances import Metric
 from outfold.exceptions import OutfoldWarning
 from outfold.kernels import GaussianKernel
@@ -186,9 +187,12 @@ def test_an_empty_row_is_its_nearest_anchor(rule):
     np.testing.assert_array_equal(maps.model_.rule.geometry.anchors[weights.indices[0]], nearest)
 
 
-def test_auto_is_dense_up_to_3000_and_says_what_it_did():
+def test_auto_is_dense_up_to_a_size_and_says_what_it_did():
     assert graphs.Either().settled(3000) == graphs.AllPairs()
     assert graphs.Either().settled(3001) == graphs.Union(32)
+    rows = s_curve(1200, random_state=0)[0]
+    edges = [Roseland(2, landmarks=count, random_state=0).fit(rows).report_.edges for count in (1000, 1001)]
+    assert edges == ["auto: all landmarks", "auto: 32 nearest landmarks"]
     X = np.random.default_rng(0).uniform(size=(3200, 2))
     maps = DiffusionMaps(2).fit(X)
     assert "auto: union of 32 nearest" in str(maps.report_)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from outfold import _tree
 from outfold.distances import Metric
-from outfold.neighbors import Brute, Tree
+from outfold.neighbors import Brute, Tree, build
 from outfold.runners import Threads
 
 seeds = st.integers(0, 10**6)
@@ -80,6 +80,31 @@ def test_every_node_holds_its_points(loop):
         assert np.array_equal(inside.min(axis=1), low[node])
         assert np.array_equal(inside.max(axis=1), high[node])
     assert (last - first)[len(first) // 2 :].max() <= 8
+
+
+def test_a_tree_is_taken_where_the_points_lie_on_something_of_few_dimensions():
+    rng = np.random.default_rng(0)
+
+    def on_a_sheet(n, features):
+        return np.sin(rng.uniform(-1, 1, (n, 2)) @ np.random.default_rng(1).normal(size=(2, features)))
+
+    for X, kind in [
+        (rng.normal(size=(500, 5)), Tree),
+        (on_a_sheet(8000, 64), Tree),
+        (rng.normal(size=(3000, 10)), Brute),
+        (rng.normal(size=(3000, 64)), Brute),
+        (on_a_sheet(8000, 129), Brute),
+        (on_a_sheet(20, 64), Brute),
+        (np.zeros((100, 8)), Brute),  # every box holds a neighbour
+    ]:
+        assert type(build(Metric().fit(X), "auto")) is kind
+    X, Z = on_a_sheet(3000, 64), on_a_sheet(50, 64)
+    reach = rng.uniform(0, 0.5, len(X))
+    tree, brute = (kind(Metric().fit(X)) for kind in (Tree, Brute))
+    one, other = (search.closest(Z, 32, Threads(1), search.grouped(reach)) for search in (tree, brute))
+    near = [one.kept(one.squared <= 0.2), other.kept(other.squared <= 0.2)]
+    assert np.array_equal(near[0].squared, near[1].squared)
+    assert np.array_equal(near[0].index, near[1].index)
 
 
 def test_blocks_and_threads_do_not_matter():

@@ -242,6 +242,9 @@ def low_rank_stages(estimator: Any, normalization: Any) -> dict[str, Any]:
     return {"metric": found["metric"], "kernel": found["kernel"], "components": policy, "tolerance": tolerance}
 
 
+DENSE_LANDMARKS = 1000  # that a row sees all of; with more the 32 nearest are as exact, and far cheaper
+
+
 def landmark_stages(estimator: Any) -> dict[str, Any]:
     """Metric, edges and kernel of landmark diffusion."""
     found = metric(estimator.metric)
@@ -255,7 +258,10 @@ def landmark_stages(estimator: Any) -> dict[str, Any]:
     rule = bandwidth(estimator.epsilon, auto=bandwidths.Neighbor())
     if rule == bandwidths.Fixed(math.inf):
         raise ValueError("epsilon=inf weighs all kept landmarks alike; landmark diffusion needs a finite one.")
-    return {"metric": found, "edges": edge_rule(n_neighbors, None, "gaussian", None), "kernel": kernels.Gaussian(rule)}
+    edges = edge_rule(n_neighbors, None, "gaussian", None)
+    if isinstance(edges, graphs.Either):
+        edges = replace(edges, dense_up_to=DENSE_LANDMARKS)
+    return {"metric": found, "edges": edges, "kernel": kernels.Gaussian(rule)}
 
 
 UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}

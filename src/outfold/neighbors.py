@@ -22,7 +22,10 @@ from .runners import Threads, available_cores, row_blocks
 Array = NDArray[Any]
 
 LEAF = 16  # points in a box
-TREE_FEATURES = 10  # up to here a tree beats going through all pairs
+FEW_FEATURES = 5  # up to here a tree beats going through all pairs, whatever the points
+TREE_FEATURES = 10  # up to here it is expected to
+MOST_FEATURES = 128  # beyond no tree is tried
+PROBES, PROBED = 32, 32  # points asked how many boxes a search looks into, and for how many neighbours
 SLOW_SECONDS = 20.0  # an exact search estimated to take longer uses faiss, or says so
 FLAT_WORK = 2e12  # n^2 features up to which faiss goes through all pairs
 PAIR_FLOPS = 8e9  # of one core going through all pairs, for the estimate
@@ -108,7 +111,7 @@ def nearest_first(distances: Distances, Z: Array, ptr: Array, index: Array, runn
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree of boxes, for Euclidean distances in few dimensions."""
+    """A tree of boxes, for Euclidean distances between points on something of few dimensions."""
 
     distances: Distances
     exact: bool = True
@@ -116,6 +119,25 @@ class Tree:
     @cached_property
     def tree(self) -> tuple[Array, ...]:
         return _tree.plant(np.ascontiguousarray(self.distances.anchors, dtype=float), LEAF)
+
+    def pays(self) -> bool:
+        """Whether a search looks into so few boxes that all pairs by BLAS would take longer.
+
+        That depends on the dimension of what the points lie on more than on their features, so some of them are asked.
+        Both searches find the same neighbours. Costs are measured: nanoseconds an anchor.
+        """
+        points = self.distances.anchors
+        n, features = points.shape
+        if features <= FEW_FEATURES:
+            return True
+        some = np.asarray(points[np.linspace(0, n - 1, min(n, PROBES)).astype(int)], dtype=float)
+        k = min(n, PROBED)
+        lists = Brute(self.distances).closest(some, k, Threads(1))
+        reach = lists.squared[lists.ptr[:-1] + k - 1]
+        low, high = (corner[len(corner) // 2 :] for corner in self.tree[2:4])  # of the leaves
+        apart = (np.square(np.maximum(0, np.maximum(low - z, z - high))).sum(axis=1) for z in some)
+        share = np.mean([(box <= far).mean() for box, far in zip(apart, reach)])
+        return bool(share * (15 + 4 * features) < 3 + features / 20)
 
     def closest(self, Z: Array, k: int, runner: Threads, groups: Any = None) -> Lists:
         k = min(len(self.distances.anchors), k)
@@ -364,8 +386,8 @@ def build(distances: Distances, search: Any) -> Search:
     if search != "auto":
         return Proposed(distances, TransformerIndex(search, distances.anchors))
     n, features = distances.anchors.shape
-    if euclidean and features <= TREE_FEATURES:
-        return Tree(distances)
+    if euclidean and features <= MOST_FEATURES and (tree := Tree(distances)).pays():
+        return tree
     seconds = 3.0 * n * n * (features + 8) / (PAIR_FLOPS * available_cores())
     if euclidean and seconds > SLOW_SECONDS:
         try:

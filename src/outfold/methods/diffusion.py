@@ -320,8 +320,8 @@ def _greedy_centres(features: Array, measure: Array, count: int) -> Array:
         return order[np.searchsorted(mass, (np.arange(size) + 0.5) / size * mass[-1])]
 
     pool = features[evenly(1000)]
-    if len(features) > 20_000:
-        features, measure = features[evenly(20_000)], np.ones(20_000)
+    if len(features) > 4000:
+        features, measure = features[evenly(4000)], np.ones(4000)
     squared = cdist(pool, features, "sqeuclidean")
     cost = np.full(len(features), np.inf)
     chosen = []

@@ -39,7 +39,7 @@ class Roseland(SpectralEstimator):
     t : float >= 0
         Diffusion time.
     n_neighbors : None, int, "auto" or ``Union(k)`` of :mod:`outfold.graphs`
-        How many of its nearest landmarks a row keeps: all (None), that many, or all up to 3000 landmarks and
+        How many of its nearest landmarks a row keeps: all (None), that many, or all up to 1000 landmarks and
         32 beyond ("auto").
     metric : name, callable or Metric
         Any of scikit-learn's.
