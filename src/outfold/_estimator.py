@@ -55,8 +55,8 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a square matrix if precomputed
-            With landmarks also what does not fit in memory, read block by block as often as needed: a memmap, paths of
-            .npy, .parquet or .zarr, an HDF5 or Zarr array, a function that gives an iterable of row blocks.
+            With landmarks also what does not fit in memory, read block by block as often as needed (by Isomap and LLE at
+            once): a memmap, paths of .npy, .parquet or .zarr, an HDF5 or Zarr array, a function that gives an iterable of row blocks.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             The measure on the training points. A whole-number weight equals repeating the row.

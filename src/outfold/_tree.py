@@ -1,4 +1,4 @@
-"""A balanced tree of boxes over points in few dimensions, and two walks through it, compiled.
+"""A balanced tree of boxes over points, and two walks through it, compiled: quick where points lie on a surface.
 
 Node i has the children 2 i + 1 and 2 i + 2; a leaf is a run of points. Distances are summed as ``squared_pairs`` does,
 feature by feature, so they are the same to the last bit. Rows of a batch are visited leaf by leaf, which keeps the

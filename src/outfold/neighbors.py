@@ -1,4 +1,6 @@
-"""Search: which anchors are near a point. Exact by a tree of boxes or blocked BLAS; faiss or a transformer on request.
+"""Search: which anchors are near a point. Exact by a tree of boxes or by all pairs (blocked BLAS), whichever is quicker.
+
+By faiss, approximately, on request or where an exact search would be slow; by a transformer on request.
 
 Searches propose candidates; distances are always recomputed pair by pair in one fixed way, so that
 a distance is a function of its two points alone, to the last bit, whichever way the pair was found.
@@ -23,7 +25,7 @@ Array = NDArray[Any]
 
 LEAF = 16  # points in a box
 FEW_FEATURES = 5  # up to here a tree beats going through all pairs, whatever the points
-TREE_FEATURES = 10  # up to here it is expected to
+TREE_FEATURES = 10  # up to here it is expected to, before the points are known
 MOST_FEATURES = 128  # beyond no tree is tried
 PROBES, PROBED = 32, 32  # points asked how many boxes a search looks into, and for how many neighbours
 SLOW_SECONDS = 20.0  # an exact search estimated to take longer uses faiss, or says so

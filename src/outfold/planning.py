@@ -1,7 +1,8 @@
 """What a fit would take, before it takes it: bytes and seconds of each stage, and what "auto" would choose.
 
 Bytes count what a fit holds at once beside the data; seconds are those of a core of 3 GHz with AVX2, divided among the
-cores, and right within a factor of about 1.5. Graphs are taken to have five times as many second neighbours as
+cores, and right within a factor of about 1.5. Neighbours are taken to be searched by a tree in up to ten features and
+through all pairs in more; a sheet in many features takes less, noise in six to ten may take more. Graphs are taken to have five times as many second neighbours as
 neighbours, which is right for surfaces.
 """
 
@@ -20,7 +21,7 @@ from .geodesics import Geodesic
 from .graphs import AllPairs, Either, settled
 from .landmarks import Enough, Everything, Points, UpTo, count_of
 from .lowrank import LowRankDiffusion
-from .neighbors import TREE_FEATURES
+from .neighbors import MOST_FEATURES, TREE_FEATURES
 from .potential import TABLES, HeatPotential
 from .reconstruction import Reconstruction
 from .roseland import LandmarkDiffusion
@@ -205,6 +206,12 @@ def _search(case: _Case, rows: int, anchors: int, k: int) -> float:
     return search_seconds(case.features, rows, anchors, k) / case.cores
 
 
+def _beside_a_tree(case: _Case, n: int, stages: list[Stage]) -> list[Stage]:
+    """The stages, with a tree over n points held through them, if their features let one be tried."""
+    held = 10.0 * n * case.features if case.features <= MOST_FEATURES else 0.0  # points in its order, corners of boxes
+    return [replace(stage, bytes=stage.bytes + held) for stage in stages]
+
+
 def _dense_solve(case: _Case, n: int) -> tuple[str, Stage]:
     small = n <= Auto.dense_up_to
     flops = 5 * n**3 if small else 4.0 * n * n * 6 * (case.components + 10)
@@ -228,11 +235,12 @@ def _affinities(case: _Case, view: Affinities) -> tuple[str, str, list[Stage]]:
     told = "ball" if getattr(edges, "radius", 0) == "auto" else edges.told()
     entries = 1.3 * n * k
     solver, solve = _sparse_solve(case, n, entries) if n > Auto.lanczos_up_to else ("lanczos", Stage("solve", 0.0, 0.1))
-    return chosen + told, solver, [
+    stages = [
         Stage("neighbours", 34.0 * n * (k + 1), _search(case, n, n, k)),
         Stage("graph", 16.0 * n * (k + 1) + 36 * entries, EDGE * entries),
         solve,
-    ]  # fmt: skip
+    ]
+    return chosen + told, solver, _beside_a_tree(case, n, stages)
 
 
 def _centred(case: _Case, view: Any) -> tuple[str, str, list[Stage]]:
@@ -255,20 +263,22 @@ def _low_rank(case: _Case, view: LowRankDiffusion) -> tuple[str, str, list[Stage
 def _geodesics(case: _Case, view: Geodesic) -> tuple[str, str, list[Stage]]:
     n, m = case.rows, case.anchors
     solver, solve = _dense_solve(case, m)
-    return "geodesics", solver, [
+    stages = [
         Stage("neighbours", 34.0 * n * 11, _search(case, n, n, 11)),
         Stage("geodesics", 8.0 * n * m + 8.0 * m * m, n * m * 1e-8 / case.cores),
         replace(solve, bytes=solve.bytes + 8.0 * n * m),
-    ]  # fmt: skip
+    ]
+    return "geodesics", solver, _beside_a_tree(case, n, stages)
 
 
 def _reconstruction(case: _Case, view: Reconstruction) -> tuple[str, str, list[Stage]]:
     n, k = case.anchors, view.k
-    return f"{k} nearest", "shift_invert", [
+    stages = [
         Stage("neighbours", 34.0 * n * (k + 1), _search(case, n, n, k)),
         Stage("weights", 16.0 * n * k, n * k**2 * 3e-9 / case.cores),
         Stage("solve", 12.0 * n * k * k + 400.0 * n * np.log2(n), 4e-8 * n * k * np.log2(n)),
-    ]  # fmt: skip
+    ]
+    return f"{k} nearest", "shift_invert", _beside_a_tree(case, n, stages)
 
 
 def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str, list[Stage]]:

@@ -136,8 +136,8 @@ fitting = together(
     click.option(
         "--landmarks",
         metavar="N",
-        help="Solve on so many rows (or this part of them) and extend to the rest. [default: all rows, unless the "
-        "method is roseland]",
+        help="Solve on so many rows (or this part of them) and extend to the rest. [default: all rows; roseland "
+        "and phate have their own]",
     ),
     click.option(
         "--seed",

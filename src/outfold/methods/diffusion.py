@@ -68,8 +68,8 @@ class DiffusionMaps(SpectralEstimator):
         (2019), whose inner products are k^t. v(x) = sqrt(delta(x) / sum_j m_j delta_j) psi(x).
     extension : "nystrom", "auto", another name, an object of :mod:`outfold.extensions` or a regressor
         How the embedding is carried to points: by the method's own rows, exactly ("nystrom"); by "least_squares",
-        "geometric_harmonics", "laplacian_pyramid", "kernel_ridge", "barycentric", "compressed_diffusion" or "linear",
-        learnt from the anchors; or by whichever errs least on held-out rows ("auto").
+        "geometric_harmonics", "laplacian_pyramid", "kernel_ridge", "barycentric", "compressed_diffusion", "linear" or
+        "net" (needs PyTorch), learnt from the anchors; or by whichever errs least on held-out rows ("auto").
     inverse : "auto" or any of these but the first and "least_squares"
         How ``inverse_transform`` goes back to the features.
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
