@@ -100,3 +100,18 @@ def test_default_settings_see_the_true_spectrum(make, truth, limit):
         multiplet = truth.count(1)
         errors.append(np.mean(np.abs(mu / mu[:multiplet].mean() / truth - 1)))
     assert np.median(errors) <= limit
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (Fixed(-1.0), "epsilon=-1.0 must be > 0"),
+        (Fixed(0), "epsilon=0 must be > 0"),
+        (Percentile(150), "q=150"),
+        (Neighbor("x"), "k='x'"),
+        (Neighbor(-3), "k=-3"),
+    ],
+)
+def test_rules_are_checked_as_numbers_are(rule, message):
+    with pytest.raises(ValueError, match=message):
+        DiffusionMaps(epsilon=rule).fit(X)

@@ -16,6 +16,7 @@ from sklearn.neighbors import kneighbors_graph
 from catalogue import cloud, new_points, quietly, up_to_signs
 from outfold import (
     ClassicalMDS,
+    DiffusionMaps,
     Isomap,
     KernelPCA,
     LocallyLinearEmbedding,
@@ -511,3 +512,51 @@ def test_tables_that_cannot_fit_are_refused_before_they_are_made(monkeypatch):
         KernelPCA().fit(X)
     with pytest.raises(MemoryError, match="Geodesics between 120 points and 120 anchors.*landmarks"):
         Isomap().fit(X)
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        (ClassicalMDS(3, metric="precomputed"), "distances"),
+        (Isomap(3, metric="precomputed"), "distances"),
+        (KernelPCA(3, kernel="precomputed"), "kernel"),
+        (DiffusionMaps(3, metric="precomputed", epsilon=1.0), "distances"),
+    ],
+)
+def test_the_order_of_a_given_table_decides_no_sign(method, kind):
+    """Third moments do, in the unit of each function, whatever the number of rows."""
+    X = np.random.default_rng(0).gamma(2.0, size=(300, 3)) * [3.0, 2.0, 1.0]
+    table = cdist(X, X) if kind == "distances" else X @ X.T
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(X))
+        one, other = (clone(method).fit(t).embedding_ for t in (table, table[np.ix_(order, order)]))
+        np.testing.assert_allclose(other, one[order], rtol=0, atol=1e-7 * np.abs(one).max())
+
+
+def test_missing_values_leave_signs_to_the_others():
+    X = cloud(0, rows=120)
+    X = np.where(np.random.default_rng(0).uniform(size=X.shape) < 0.05, np.nan, X)
+    X = X[~np.isnan(X).all(axis=1)]
+    order = np.random.default_rng(1).permutation(len(X))
+    one, other = (DiffusionMaps(3, metric="nan_euclidean").fit(rows).embedding_ for rows in (X, X[order]))
+    np.testing.assert_allclose(other, one[order], rtol=0, atol=1e-9)
+
+
+def test_pieces_of_rows_with_missing_values_are_bridged():
+    X = np.vstack([cloud(0, rows=40), cloud(1, rows=40) + 50.0])
+    X[3, 0] = X[50, 1] = np.nan
+    model = quietly(DiffusionMaps(2, metric="nan_euclidean", n_neighbors=5, components="join").fit, X)
+    assert model.report_.components == 1
+
+
+def test_an_indefinite_kernel_is_told_in_its_own_words():
+    K = np.random.default_rng(0).normal(size=(60, 60))
+    with pytest.warns(SpectrumWarning, match="no inner product.*'rbf'"):
+        KernelPCA(2, kernel="precomputed").fit(K + K.T)
+    D = np.abs(K + K.T)
+    np.fill_diagonal(D, 0.0)
+    with pytest.warns(SpectrumWarning, match="far from Euclidean, and .* signed=True"):
+        ClassicalMDS(2, metric="precomputed").fit(D)
+    with pytest.warns(SpectrumWarning, match=r"far from Euclidean\.$"):
+        signed = ClassicalMDS(4, metric="precomputed", signed=True).fit(D)
+    assert signed.report_.gap >= 0

@@ -225,7 +225,10 @@ def test_bad_rules():
         ({"n_neighbors": graphs.Ball(0)}, "radius=0 must be > 0"),
         ({"n_neighbors": graphs.Union(5, search="annoy")}, "'auto', 'tree', 'brute', 'faiss'"),
         ({"n_neighbors": graphs.Union(5, search=3)}, "KNeighborsTransformer"),
-        ({"n_neighbors": graphs.Union(5, search="tree"), "metric": "cosine"}, "Euclidean"),
+        ({"n_neighbors": graphs.Union(5, search="tree"), "metric": "cosine"}, "search='tree' is for Euclidean"),
+        ({"n_neighbors": graphs.Union(5, search="faiss"), "metric": "cosine"}, "search='faiss' is for Euclidean"),
+        ({"n_neighbors": graphs.Union(5, local=7)}, "units of neighbour 7, which is for kernel='self_tuning'"),
+        ({"n_neighbors": graphs.Union(5, local=0), "kernel": "self_tuning"}, "local=0"),
         ({"n_neighbors": graphs.Union(8, search=KNeighborsTransformer(n_neighbors=4))}, "Raise its n_neighbors to 9"),
         ({"n_neighbors": graphs.Union(3, search=WrongShape(n_neighbors=9))}, r"shape \(60, 5\)"),
         ({"threshold": 0}, "threshold=0 must be > 0"),
@@ -274,6 +277,20 @@ def test_inverted_lists_are_used_for_much_data_and_their_gap_is_stored(monkeypat
     sample = np.linspace(0, 3999, 256).astype(int)
     worst = np.abs(maps.transform(X[sample]) - maps.embedding_[sample]).max()
     assert maps.report_.extension_gap == pytest.approx(worst, abs=1e-12)
+
+
+def test_a_row_with_few_candidates_changes_no_other(monkeypatch):
+    monkeypatch.setattr(neighbors, "FLAT_WORK", 0)
+    points = np.random.default_rng(0).normal(size=(1000, 6)).astype(float)
+    index = neighbors.FaissIndex(points)
+    index.index.nprobe = 1
+    k = int(np.median([index.index.invlists.list_size(cell) for cell in range(index.index.nlist)]))
+    Z = points[:50] + 0.01
+    together = index.candidates(Z, k)
+    assert (together >= 0).all()
+    assert index.index.nprobe == 1
+    for row in range(50):
+        assert np.array_equal(index.candidates(Z[row : row + 1], k)[0], together[row])
 
 
 def test_rounding_never_drops_the_last_neighbour():

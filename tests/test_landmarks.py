@@ -133,3 +133,9 @@ def test_randomly_pivoted_cholesky_explains_the_kernel_better_than_chance():
     chance = np.mean([unexplained(select(landmarks.Random(20), points, seed=s)) for s in range(10)])
     chosen = np.mean([unexplained(select(landmarks.RPCholesky(20, epsilon=1.0), points, seed=s)) for s in range(10)])
     assert chosen < 0.7 * chance
+
+
+def test_inverse_density_of_heavy_tails_is_drawn_all_the_same():
+    rows = np.random.default_rng(0).standard_cauchy(size=(4000, 2))
+    chosen = landmarks.InverseDensity(50).select(InMemory(rows), np.ones(4000), np.random.default_rng(0))
+    assert len(np.unique(chosen.index)) == 50

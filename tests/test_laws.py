@@ -97,8 +97,9 @@ def test_one_far_row_in_a_batch_of_a_thousand(estimator):
     X = cloud(0, rows=150)
     model, _ = fitted(estimator, X)
     near = X[np.random.default_rng(0).integers(0, len(X), 999)]
-    with pytest.warns(FarPointsWarning, match="1 of 1000 rows"):
+    with pytest.warns(FarPointsWarning, match="1 of 1000 rows") as told:
         batch = model.transform(np.vstack([near, np.full(3, 1e6)]))
+    assert told[0].filename == __file__  # where transform was called
     assert np.isfinite(batch).all()
     np.testing.assert_allclose(batch[:-1], model.transform(near), rtol=0, atol=1e-12)
     assert model.trust(np.vstack([near, np.full(3, 1e6)])).flag.sum() == 1

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV
 
@@ -17,7 +18,7 @@ from outfold.datasets import helix, s_curve
 from outfold.exceptions import FarPointsError, FarPointsWarning
 from outfold.methods.islands import Islands
 from outfold.neural import Net, training
-from outfold.neural.nets import _markov
+from outfold.neural.nets import _markov, spacing
 from outfold.neural.networks import ACTIVATIONS, Network, Scaling
 from outfold.quality import aligned_error, kernel_loss
 from outfold.runners import Threads
@@ -477,3 +478,13 @@ def test_pieces_are_embedded_by_themselves_and_do_not_overlap():
         assert others.min() > radius.max()
     one = Islands().fit(ring)
     assert aligned_error(one.transform(ring), Isomap(n_neighbors=15).fit(ring).embedding_) < 1e-8
+
+
+def test_spacing_and_pieces_do_not_depend_on_the_search():
+    rows = np.random.default_rng(0).uniform(size=(400, 3))
+    wide = np.hstack([rows, np.zeros((400, 200))])  # too many features for a tree
+    assert spacing(rows, Threads(1)) == pytest.approx(spacing(wide, Threads(1)), rel=1e-12)
+    kth = np.sort(cdist(rows, rows), axis=1)[:, 8]
+    assert spacing(rows, Threads(1)) == pytest.approx(np.median(kth), rel=1e-12)
+    few, many = (Islands(2, n_neighbors=2).fit(X) for X in (rows, wide))
+    assert np.array_equal(few.rows_, many.rows_)

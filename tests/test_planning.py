@@ -13,6 +13,7 @@ from outfold import (
     DiffusionMaps,
     Isomap,
     KernelPCA,
+    LaplacianEigenmaps,
     LocallyLinearEmbedding,
     Roseland,
     landmarks,
@@ -142,3 +143,21 @@ def test_the_estimated_peak_is_right_within_a_quarter(call, n, where, tmp_path):
     assert told.returncode == 0, told.stderr
     measured, planned = map(float, told.stdout.split())
     assert planned == pytest.approx(measured, rel=0.25), f"{planned / 1e6:.0f} and {measured / 1e6:.0f} MB"
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        DiffusionMaps(3, n_neighbors=10),
+        LaplacianEigenmaps(3, laplacian="unnormalized", n_neighbors=10),
+        LaplacianEigenmaps(3, laplacian="unnormalized"),
+        LocallyLinearEmbedding(3, n_neighbors=10),
+        KernelPCA(3),
+        ClassicalMDS(2),
+        Isomap(3),
+    ],
+)
+@pytest.mark.parametrize("n", [400, 1100])
+def test_the_plan_names_the_solver_of_the_fit(method, n):
+    rows = s_curve(n, random_state=0)[0]
+    assert plan(rows, method).solver == method.fit(rows).report_.solver

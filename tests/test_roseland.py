@@ -179,3 +179,12 @@ def test_two_grids_solve_for_landmarks_that_wait():
     model = Roseland(5, landmarks=8000, n_neighbors=32, random_state=0).fit(rows)
     assert model.report_.solver == "lobpcg"
     assert model.report_.residual < 1e-3
+
+
+def test_landmarks_that_hardly_any_row_sees_are_refused_with_the_numbers():
+    rows = cloud(0, rows=100)
+    far = np.vstack([rows[:2], 1e3 + np.arange(24.0).reshape(8, 3)])
+    with pytest.raises(ValueError, match="Rows see 2 of 10 landmarks with epsilon 0.01, too few for 3 coordinates"):
+        Roseland(3, landmarks=far, epsilon=0.01).fit(rows)
+    with pytest.raises(ValueError, match="Rows see 0 of 8 landmarks"):
+        Roseland(3, landmarks=far[2:], epsilon=0.01).fit(rows)

@@ -108,7 +108,9 @@ def test_auto_components_follow_the_spectrum(n, t):
 
 def test_auto_components_not_reached_is_told():
     maps = quietly(DiffusionMaps("auto", epsilon=1e-3).fit, cloud(0, rows=30))
-    assert any("did not see the spectrum decay" in text for text in maps.report_.warnings)
+    assert any("decay below 0.1 within 30 eigenpairs; all 29" in text for text in maps.report_.warnings)
+    maps = quietly(DiffusionMaps("auto", epsilon=1e-6).fit, np.random.default_rng(0).uniform(size=(1100, 3)))
+    assert any("decay below 0.1 within 512 eigenpairs; all 511" in text for text in maps.report_.warnings)
 
 
 def test_spectral_dimension_orders_by_magnitude():

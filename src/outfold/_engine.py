@@ -27,6 +27,9 @@ from .trust import Reference, Trust
 Array = NDArray[Any]
 
 
+MOST_PAIRS = 512  # that n_components="auto" looks at where there are more anchors than are solved densely
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A method as its row in the table: how points see each other, and what is wanted of it."""
@@ -262,7 +265,7 @@ def _select(operator: Operator, normalization: Any, recipe: Recipe) -> tuple[Spe
     while True:
         spectrum = solve(operator, recipe.solver, min(n, count))
         chosen = normalization.dimension(operator, spectrum.values[skip:])
-        if chosen is not None or count >= min(n, 512):
+        if chosen is not None or count >= min(n, MOST_PAIRS):
             return spectrum, np.arange(chosen or len(spectrum.values) - skip) + skip
         count *= 2
 
@@ -296,7 +299,7 @@ def report_on(
     """The facts of a fit that keeps these eigenpairs, with what a careful reader would say of them."""
     operator = problem.operator
     values, distance = spectrum.values, operator.distance(spectrum.values)
-    after = kept.max() + 1
+    after, size = kept.max() + 1, np.abs(values) if operator.both_ends else values
     solved = slice(spectrum.trivial, None)
     least = 1e4 * np.finfo(float).eps * operator.spread  # a smaller distance has no four digits in floating point
     relative = spectrum.residuals[solved] / np.maximum(distance[solved], least)
@@ -317,7 +320,7 @@ def report_on(
         component_sizes=tuple(int(s) for s in np.sort(operator.parts.sizes)[::-1][:20]),
         multiplicity=max(operator.trivial_among(values), operator.parts.count),
         residual=float(relative.max(initial=0.0)),
-        gap=float(values[kept.max()] - values[after]) if after < len(values) else float("nan"),
+        gap=float(size[kept.max()] - size[after]) if after < len(values) else float("nan"),
         trace=float(operator.diagonal().sum()) if operator.kind == "markov" else float("nan"),
         negative_mass=negative,
         amplification=float(max(1.0, problem.normalization.amplification(values[kept]))),
@@ -334,6 +337,11 @@ def _concerns(report: Report, values: Array, problem: Problem, recipe: Recipe) -
             f"The solver ({report.solver}) left a residual of {report.residual:.1e} of an eigenvalue's distance to "
             "the trivial one. Coordinates may be off by as much; try solver='shift_invert'."
         )
-    if recipe.wanted == "auto" and len(values) == report.n_anchors - problem.normalization.skip:
-        found.append("n_components='auto' did not see the spectrum decay below 0.1; every component was kept.")
+    n = report.n_anchors
+    solved = n if n <= Auto.dense_up_to else min(n, MOST_PAIRS)
+    if recipe.wanted == "auto" and len(values) == solved - problem.normalization.skip:
+        found.append(
+            f"n_components='auto' did not see the spectrum decay below 0.1 within {solved} eigenpairs; all "
+            f"{len(values)} coordinates were kept."
+        )
     return found

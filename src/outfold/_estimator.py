@@ -55,8 +55,9 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a square matrix if precomputed
-            With landmarks also what does not fit in memory, read block by block as often as needed (by Isomap and LLE at
-            once): a memmap, paths of .npy, .parquet or .zarr, an HDF5 or Zarr array, a function that gives an iterable of row blocks.
+            With landmarks also what does not fit in memory, read block by block as often as needed (by Isomap and LLE
+            at once): a memmap, paths of .npy, .parquet or .zarr, an HDF5 or Zarr array, a function that gives an
+            iterable of row blocks.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             The measure on the training points. A whole-number weight equals repeating the row.
@@ -225,7 +226,7 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
             bar.close()
         flag = np.concatenate(flags)
         if on_far == "warn" and flag.any():
-            self._warn_far(int(flag.sum()), len(flag), f"the first is row {flag.argmax()}")
+            self._warn_far(int(flag.sum()), len(flag), f"the first is row {flag.argmax()}", 5)
         return out
 
     def _check_features(self, count: int, names: list[str] | None, told: str) -> None:
@@ -374,19 +375,19 @@ class SpectralEstimator(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMi
                 "'nearest' to embed the rest."
             )
         if on_far == "warn":
-            self._warn_far(len(far), len(Z), first)
+            self._warn_far(len(far), len(Z), first, 6)
         elif on_far == "nan":
             embedding[far] = np.nan
         else:
             embedding[far] = self.model_.nearest(Z[far])
 
     @staticmethod
-    def _warn_far(count: int, rows: int, first: str) -> None:
+    def _warn_far(count: int, rows: int, first: str, level: int) -> None:
         warnings.warn(
             f"{count} of {rows} rows lie outside the training data ({first}); their positions are extrapolated. See "
             "trust(X); on_far= chooses what to do.",
             FarPointsWarning,
-            stacklevel=5,
+            stacklevel=level,  # where transform was called
         )
 
     def __getattr__(self, name: str) -> Any:

@@ -5,7 +5,6 @@ A model looks at each part where it lies. What comes out has the chunks, or the 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,11 +127,11 @@ def _told(estimator: Any) -> tuple[str, ...]:
 
 def _light(estimator: Any) -> Any:
     """The model alone, on one thread."""
-    light = copy.copy(estimator)
-    for name in (*OF_ROWS, "feature_names_in_"):  # names were compared before
-        light.__dict__.pop(name, None)
+    left = {*OF_ROWS, "feature_names_in_"}  # names were compared before
+    light = object.__new__(type(estimator))  # a copy would read what is sealed
+    light.__dict__ = {name: value for name, value in estimator.__dict__.items() if name not in left}
     if "_sealed" in light.__dict__:
-        light._sealed = {name: read for name, read in light._sealed.items() if name not in OF_ROWS}
+        light._sealed = {name: read for name, read in light._sealed.items() if name not in left}
     light.n_jobs, light.verbose = 1, False
     return light
 

@@ -71,6 +71,12 @@ def seed(value: Any) -> int:
 
 def bandwidth(value: Any, *, auto: Any) -> Any:
     """A number, a rule's name, or a rule."""
+    if isinstance(value, bandwidths.Fixed):
+        number("epsilon", value.epsilon, low=0.0, open_low=True)
+    elif isinstance(value, bandwidths.Percentile):
+        number("q", value.q, low=0.0, high=100.0)
+    elif isinstance(value, bandwidths.Neighbor) and value.k != "auto":
+        count("k", value.k)
     if hasattr(value, "bandwidth"):
         return value
     if isinstance(value, str):
@@ -149,6 +155,8 @@ def edge_rule(n_neighbors: Any, threshold: Any, kernel: str, local: int | None) 
         return replace(rule, eta=float(threshold))
     if isinstance(n_neighbors, graphs.Union | graphs.Mutual | graphs.Ball | graphs.Threshold):
         _check_rule(n_neighbors)
+        if local is None:
+            _no_local_unit(n_neighbors, "kernel='self_tuning' or 'continuous_knn'")
         return replace(n_neighbors, local=local if n_neighbors.local is None else n_neighbors.local)
     if isinstance(n_neighbors, str):
         one_of("n_neighbors", n_neighbors, ("auto",))
@@ -159,7 +167,14 @@ def edge_rule(n_neighbors: Any, threshold: Any, kernel: str, local: int | None) 
     return graphs.Ball("auto", local=k) if kernel == "continuous_knn" else graphs.Union(k, local=local)
 
 
+def _no_local_unit(rule: Any, where: str) -> None:
+    if rule.local is not None:
+        raise ValueError(f"n_neighbors={rule!r} measures in units of neighbour {rule.local}, which is for {where}.")
+
+
 def _check_rule(rule: Any) -> None:
+    if rule.local is not None:
+        count("local", rule.local)
     if isinstance(rule, graphs.Union | graphs.Mutual):
         count("n_neighbors", rule.k, low=2)
     elif isinstance(rule, graphs.Ball) and rule.radius != "auto":
@@ -209,6 +224,7 @@ def paths_along(value: Any) -> Any:
     """The graph of Isomap: k neighbours beside the point itself, or a rule."""
     if isinstance(value, graphs.Union | graphs.Ball):
         _check_rule(value)
+        _no_local_unit(value, "kernels of diffusion maps; paths have the lengths of the data")
         return value
     if isinstance(value, graphs.Mutual | graphs.Threshold | graphs.AllPairs):
         raise ValueError(f"n_neighbors={value!r}: paths run along a count of neighbours, Union(k) or Ball(radius).")

@@ -19,7 +19,7 @@ def orient(functions: Array, measure: Array, features: Array | None) -> Array:
     probes = _probes(len(functions), measure, features)
     scores = functions.T @ (probes * measure[:, None])  # (components, probes)
     if features is None:
-        cubes = measure @ functions**3
+        cubes = measure @ functions**3 / np.maximum(measure @ functions**2, np.finfo(float).tiny)  # in their own unit
         scores = np.column_stack([cubes, scores])
     size = np.sqrt(measure @ np.square(functions))[:, None]
     clear = np.abs(scores) > 1e-3 * size
@@ -34,6 +34,10 @@ def _probes(n: int, measure: Array, features: Array | None) -> Array:
     if features is None:
         rows = np.arange(1, n + 1)[:, None]
         return np.sin(rows * golden * np.array([1.0, 2.0, 3.0]) + 0.5)
+    missing = np.isnan(features)
+    if missing.any():  # of a metric that knows them: at the mean of the others
+        present = np.maximum(measure @ ~missing, np.finfo(float).tiny)
+        features = np.where(missing, measure @ np.where(missing, 0.0, features) / present, features)
     centred = features - measure @ features
     scale = np.sqrt((measure @ centred**2).sum())
     scaled = centred / (scale if scale > 0 else 1.0)

@@ -30,6 +30,8 @@ from .trust import Nearness
 
 Array = NDArray[Any]
 
+MUCH = 0.4  # of the mass of a spectrum being negative is told
+
 
 @dataclass(frozen=True)
 class CentredRule:
@@ -207,7 +209,7 @@ class Distant:
         )
 
     def concerns(self, report: Any, values: Array, problem: Problem) -> list[str]:
-        return negative_concerns(report)
+        return negative_concerns(report, self.normalization.signed)
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,12 @@ class Kernels:
         )
 
     def concerns(self, report: Any, values: Array, problem: Problem) -> list[str]:
-        return negative_concerns(report)
+        if report.negative_mass <= MUCH:
+            return []
+        return [
+            f"{100 * report.negative_mass:.0f} % of the spectrum's mass is negative: this kernel is no inner product, "
+            "and coordinates show the positive part only. Take a positive definite kernel, such as 'rbf'."
+        ]
 
 
 def distinct_nearest(squared: Array, runner: Threads) -> Array:
@@ -260,12 +267,15 @@ def distinct_nearest(squared: Array, runner: Threads) -> Array:
     return out
 
 
-def negative_concerns(report: Any) -> list[str]:
-    """A warning where much of the spectrum is negative."""
-    if report.negative_mass <= 0.4:
+def negative_concerns(report: Any, signed: bool) -> list[str]:
+    """A warning where much of the spectrum of distances is negative."""
+    if report.negative_mass <= MUCH:
         return []
+    share = f"{100 * report.negative_mass:.0f} %"
+    told = f"{share} of the spectrum's mass is negative: these distances are far from Euclidean"
+    if signed:
+        return [f"{told}."]
     return [
-        f"{100 * report.negative_mass:.0f} % of the spectrum's mass is negative: these distances are far from "
-        "Euclidean, and coordinates with positive eigenvalues show the rest only. signed=True keeps the largest of "
+        f"{told}, and coordinates with positive eigenvalues show the rest only. signed=True keeps the largest of "
         "either sign."
     ]

@@ -99,7 +99,7 @@ def bridges(parts: Components, distances: Any) -> Array:
         inside = np.flatnonzero(labels == groups[sizes[groups].argmin()])
         outside = np.flatnonzero(labels != labels[inside[0]])
         a, b = _closest_pair(distances, inside, outside)
-        ends = [np.flatnonzero((points == points[end]).all(axis=1)) for end in (a, b)]
+        ends = [np.flatnonzero(((points == p) | (np.isnan(points) & np.isnan(p))).all(axis=1)) for p in points[[a, b]]]
         found.append(np.array([(i, j) for i in ends[0] for j in ends[1]]))
         labels[inside] = labels[b]
     return np.vstack(found)

@@ -239,7 +239,7 @@ class Geodesic:
         return f"{self.edges.radius}" if isinstance(self.edges, Ball) else f"{self.edges.k - 1}"
 
     def concerns(self, report: Any, values: Array, problem: Problem) -> list[str]:
-        return negative_concerns(report)
+        return negative_concerns(report, self.normalization.signed)
 
 
 def shortest_paths(lengths: csr_array, sources: Array, runner: Threads) -> Array:

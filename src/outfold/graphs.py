@@ -54,9 +54,9 @@ class AllPairs:
 class Union:
     """x and x_j are joined if either is among the other's k nearest (both counting themselves).
 
-    ``search``: "tree", "brute" (all pairs), "faiss", or an object like scikit-learn's KNeighborsTransformer. "auto" takes
-    the tree or all pairs, whichever is quicker for these points; or faiss, approximately, where all pairs would take more
-    than 20 s and it is installed.
+    ``search``: "tree", "brute" (all pairs), "faiss", or an object like scikit-learn's KNeighborsTransformer. "auto"
+    takes the tree or all pairs, whichever is quicker for these points; or faiss, approximately, where all pairs would
+    take more than 20 s and it is installed.
 
     >>> from outfold import DiffusionMaps
     >>> from outfold.datasets import circle

@@ -241,7 +241,8 @@ class InverseDensity:
         epsilon = Neighbor().bandwidth(DenseSurvey(distances, distances.gram(Threads()), some.measure)).epsilon
         blocks = row_blocks(len(points), len(some.points))
         density = np.concatenate([np.exp(-0.5 / epsilon * distances.cross(points[b])) @ some.measure for b in blocks])
-        odds = np.maximum(density, max(np.quantile(density, 0.01), np.finfo(float).tiny)) ** -3.0 * measure[index]
+        least = max(np.quantile(density, 0.01), 1e-90 * density.max())  # whose cube can be divided by
+        odds = np.maximum(density, least) ** -3.0 * measure[index]
         at = np.sort(rng.choice(len(points), size=count, replace=False, p=odds / odds.sum()))
         return _standing_for(Anchors(points[at], index[at], measure[index[at]]), rows, measure)
 

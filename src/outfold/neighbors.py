@@ -1,4 +1,4 @@
-"""Search: which anchors are near a point. Exact by a tree of boxes or by all pairs (blocked BLAS), whichever is quicker.
+"""Search: which anchors are near a point. Exact by a tree of boxes or all pairs (blocked BLAS), whichever is quicker.
 
 By faiss, approximately, on request or where an exact search would be slow; by a transformer on request.
 
@@ -9,7 +9,7 @@ a distance is a function of its two points alone, to the last bit, whichever way
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -48,6 +48,14 @@ class Lists:
         """Only the entries where ``keep``."""
         counts = np.add.reduceat(np.append(keep, False), self.ptr[:-1]) * (np.diff(self.ptr) > 0)
         return Lists(np.append(0, np.cumsum(counts)), self.index[keep], self.squared[keep])
+
+    def kth(self, k: int) -> Array:
+        """Squared distance of each row's k-th, where rows are nearest first; a search may have listed more."""
+        return self.squared[self.ptr[:-1] + k - 1]
+
+    def nearest(self, k: int) -> Lists:
+        """The k nearest of each row, and what lies exactly as far as the last."""
+        return self.kept(self.squared <= np.repeat(self.kth(k), np.diff(self.ptr)))
 
 
 class Search(Protocol):
@@ -134,8 +142,7 @@ class Tree:
             return True
         some = np.asarray(points[np.linspace(0, n - 1, min(n, PROBES)).astype(int)], dtype=float)
         k = min(n, PROBED)
-        lists = Brute(self.distances).closest(some, k, Threads(1))
-        reach = lists.squared[lists.ptr[:-1] + k - 1]
+        reach = Brute(replace(self.distances)).closest(some, k, Threads(1)).kth(k)  # what it prepares is not kept
         low, high = (corner[len(corner) // 2 :] for corner in self.tree[2:4])  # of the leaves
         apart = (np.square(np.maximum(0, np.maximum(low - z, z - high))).sum(axis=1) for z in some)
         share = np.mean([(box <= far).mean() for box, far in zip(apart, reach)])
@@ -327,10 +334,13 @@ class FaissIndex:
         """More than k, so that rounding to float32 loses none of them."""
         rows = np.ascontiguousarray(Z - self.centre, dtype=np.float32)
         found = self.index.search(rows, min(self.index.ntotal, k + 8))[1]
-        if (found < 0).any():  # too few in the cells looked at: look everywhere
-            probes, self.index.nprobe = self.index.nprobe, self.index.nlist
-            found = self.index.search(rows, found.shape[1])[1]
-            self.index.nprobe = probes
+        few = (found < 0).any(axis=1)
+        if few.any():  # too few in the cells looked at: look everywhere for these
+            import faiss
+
+            everywhere: Any = faiss.SearchParametersIVF()
+            everywhere.nprobe = self.index.nlist
+            found[few] = self.index.search(rows[few], found.shape[1], params=everywhere)[1]
         return found
 
 
@@ -375,11 +385,10 @@ def of_any_k(search: Any) -> Search:
 def build(distances: Distances, search: Any) -> Search:
     """The search by name ("auto", "tree", "brute", "faiss") or from a transformer."""
     euclidean = distances.name == "euclidean"
+    if search in ("tree", "faiss") and not euclidean:
+        name = "precomputed" if distances.name == "given" else distances.name
+        raise ValueError(f"search={search!r} is for Euclidean distances, not metric={name!r}. Pass search='auto'.")
     if search == "tree":
-        if not euclidean:
-            raise ValueError(
-                f"search='tree' is for Euclidean distances, not metric={distances.name!r}. Pass search='auto'."
-            )
         return Tree(distances)
     if search == "brute":
         return Brute(distances)

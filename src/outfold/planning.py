@@ -2,8 +2,8 @@
 
 Bytes count what a fit holds at once beside the data; seconds are those of a core of 3 GHz with AVX2, divided among the
 cores, and right within a factor of about 1.5. Neighbours are taken to be searched by a tree in up to ten features and
-through all pairs in more; a sheet in many features takes less, noise in six to ten may take more. Graphs are taken to have five times as many second neighbours as
-neighbours, which is right for surfaces.
+through all pairs in more; a sheet in many features takes less, noise in six to ten may take more. Graphs are taken to
+have five times as many second neighbours as neighbours, which is right for surfaces.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .graphs import AllPairs, Either, settled
 from .landmarks import Enough, Everything, Points, UpTo, count_of
 from .lowrank import LowRankDiffusion
 from .neighbors import MOST_FEATURES, TREE_FEATURES
+from .normalizations import Unnormalized
 from .potential import TABLES, HeatPotential
 from .reconstruction import Reconstruction
 from .roseland import LandmarkDiffusion
@@ -212,10 +213,10 @@ def _beside_a_tree(case: _Case, n: int, stages: list[Stage]) -> list[Stage]:
     return [replace(stage, bytes=stage.bytes + held) for stage in stages]
 
 
-def _dense_solve(case: _Case, n: int) -> tuple[str, Stage]:
+def _dense_solve(case: _Case, n: int, large: str = "lanczos") -> tuple[str, Stage]:
     small = n <= Auto.dense_up_to
     flops = 5 * n**3 if small else 4.0 * n * n * 6 * (case.components + 10)
-    return ("dense" if small else "lanczos"), Stage("solve", 2.2 * 8 * n * n, flops / FLOPS / case.cores)
+    return ("dense" if small else large), Stage("solve", 2.2 * 8 * n * n, flops / FLOPS / case.cores)
 
 
 def _sparse_solve(case: _Case, n: int, entries: float) -> tuple[str, Stage]:
@@ -228,13 +229,18 @@ def _affinities(case: _Case, view: Affinities) -> tuple[str, str, list[Stage]]:
     n = case.anchors
     edges, chosen = settled(view.edges, n), "auto: " if isinstance(view.edges, Either) else ""
     if isinstance(edges, AllPairs):
-        solver, solve = _dense_solve(case, n)
+        large = "shiftinvert" if isinstance(view.normalization, Unnormalized) else "lanczos"
+        solver, solve = _dense_solve(case, n, large)
         table = Stage("kernel", 8.0 * n * n * 1.2, n * n * (ENTRY + case.features * 1e-10) / case.cores)
         return chosen + edges.told(), solver, [table, solve]
     k = getattr(edges, "k", 32)
     told = "ball" if getattr(edges, "radius", 0) == "auto" else edges.told()
     entries = 1.3 * n * k
-    solver, solve = _sparse_solve(case, n, entries) if n > Auto.lanczos_up_to else ("lanczos", Stage("solve", 0.0, 0.1))
+    solver, solve = "dense" if n <= Auto.dense_up_to else "lanczos", Stage("solve", 0.0, 0.1)
+    if n > Auto.lanczos_up_to:
+        solver, solve = _sparse_solve(case, n, entries)
+    elif n > Auto.dense_up_to and isinstance(view.normalization, Unnormalized):
+        solver = "shiftinvert"
     stages = [
         Stage("neighbours", 34.0 * n * (k + 1), _search(case, n, n, k)),
         Stage("graph", 16.0 * n * (k + 1) + 36 * entries, EDGE * entries),
@@ -245,7 +251,7 @@ def _affinities(case: _Case, view: Affinities) -> tuple[str, str, list[Stage]]:
 
 def _centred(case: _Case, view: Any) -> tuple[str, str, list[Stage]]:
     n = case.anchors
-    solver, solve = _dense_solve(case, n)
+    solver, solve = _dense_solve(case, n, "krylov")
     return "all pairs", solver, [Stage("kernel", 8.0 * n * n * 1.2, n * n * ENTRY / case.cores), solve]
 
 
@@ -262,7 +268,7 @@ def _low_rank(case: _Case, view: LowRankDiffusion) -> tuple[str, str, list[Stage
 
 def _geodesics(case: _Case, view: Geodesic) -> tuple[str, str, list[Stage]]:
     n, m = case.rows, case.anchors
-    solver, solve = _dense_solve(case, m)
+    solver, solve = _dense_solve(case, m, "krylov")
     stages = [
         Stage("neighbours", 34.0 * n * 11, _search(case, n, n, 11)),
         Stage("geodesics", 8.0 * n * m + 8.0 * m * m, n * m * 1e-8 / case.cores),
@@ -278,7 +284,7 @@ def _reconstruction(case: _Case, view: Reconstruction) -> tuple[str, str, list[S
         Stage("weights", 16.0 * n * k, n * k**2 * 3e-9 / case.cores),
         Stage("solve", 12.0 * n * k * k + 400.0 * n * np.log2(n), 4e-8 * n * k * np.log2(n)),
     ]
-    return f"{k} nearest", "shift_invert", _beside_a_tree(case, n, stages)
+    return f"{k} nearest", "dense" if n <= Auto.dense_up_to else "shiftinvert", _beside_a_tree(case, n, stages)
 
 
 def _landmark_diffusion(case: _Case, view: LandmarkDiffusion) -> tuple[str, str, list[Stage]]:

@@ -55,16 +55,10 @@ class BarycentricRule:
         return self.search.distances.nearest(Z)
 
     def rows(self, Z: Array) -> Rows:
-        lists = _k_nearest(self.search.closest(bounded(Z), self.k, Threads(1)), self.k)
+        lists = self.search.closest(bounded(Z), self.k, Threads(1)).nearest(self.k)
         W = weights(Z, self.search.distances.anchors, lists, self.reg, False, Threads(1))
         log_mass = self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
         return Rows(W, log_mass, log_mass)
-
-
-def _k_nearest(lists: Lists, k: int) -> Lists:
-    """The k nearest of each row, and what lies exactly as far as the last."""
-    limit = lists.squared[lists.ptr[:-1] + k - 1]
-    return lists.kept(lists.squared <= np.repeat(limit, np.diff(lists.ptr)))
 
 
 def weights(Z: Array, anchors: Array, lists: Lists, reg: float, trace: bool, runner: Threads) -> csr_array:
@@ -83,7 +77,7 @@ def weights_of_anchors(search: Any, k: int, reg: float, runner: Threads) -> tupl
     """The weights W of the fit, and the neighbours they belong to."""
     points = search.distances.anchors
     lists = search.closest(points, k + 1, runner)
-    lists = _k_nearest(lists.kept(lists.index != lists.rows()), k)
+    lists = lists.kept(lists.index != lists.rows()).nearest(k)
     return weights(points, points, lists, reg, True, runner), lists
 
 

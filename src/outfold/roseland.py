@@ -37,7 +37,7 @@ from .neighbors import Lists
 from .normalizations import MarkovRule, Operator, SolvedOverLandmarks
 from .runners import Threads
 from .sources import InMemory, Source
-from .surveys import SearchSurvey, kth
+from .surveys import SearchSurvey
 
 Array = NDArray[Any]
 
@@ -63,10 +63,7 @@ class NearestLandmarks:
 
     def lists(self, Z: Array, runner: Threads) -> Lists:
         lists = self.search.closest(bounded(Z), self.k, runner)
-        if len(lists.index) > self.k * len(Z):
-            last = kth(lists, np.ones(len(self.anchors)), self.k)
-            lists = lists.kept(lists.squared <= np.repeat(last, np.diff(lists.ptr)))
-        return lists
+        return lists.nearest(self.k) if len(lists.index) > self.k * len(Z) else lists
 
     def cross(self, Z: Array) -> csr_array:
         lists = self.lists(Z, Threads(1))
@@ -114,7 +111,12 @@ class LandmarkDiffusion:
         edges, geometry, kernel, exact = self.sight(anchors.points, runner)
         passes = self.passes(rows, measure, geometry, kernel, runner)
         seen, reference, degree = passes.first()
-        if not (seen > 0).all():  # landmarks that no row sees
+        if (left := int((seen > 0).sum())) <= needed:
+            raise ValueError(
+                f"Rows see {left} of {len(seen)} landmarks with epsilon {kernel.bandwidth.epsilon:.3g}, too few for "
+                f"{needed} coordinates. Raise epsilon, or choose landmarks among the rows."
+            )
+        if left < len(seen):  # landmarks that no row sees
             return self.pose(rows, anchors.at(np.flatnonzero(seen > 0)), measure, needed, runner)
         omega, pace = passes.correction(seen, self.alpha, total := float(measure.sum()))
         G = passes.second(omega * seen)

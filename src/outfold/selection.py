@@ -24,6 +24,7 @@ from .distances import Metric
 from .graphs import AllPairs, survey
 from .runners import Threads, row_blocks
 from .sources import in_dask
+from .surveys import even_sample
 
 if TYPE_CHECKING:
     from .tuning import Tuning, tune
@@ -130,9 +131,8 @@ def slope_dimension(data: Any, *, metric: Any = "euclidean", n_jobs: int | None 
     points = np.ascontiguousarray(_table("data", data, least=2))
     measure = np.ones(len(points)) if measure is None else np.asarray(measure, dtype=float)
     if len(points) > 4000:
-        kept = np.linspace(0, len(points) - 1, 2000).astype(int)
-        order = np.argsort(points @ (np.modf(np.sqrt(2 + np.arange(points.shape[1])))[0] + 0.5), kind="stable")
-        points, measure = points[order[kept]], measure[order[kept]]
+        kept = even_sample(points, 2000)
+        points, measure = points[kept], measure[kept]
     found = Slope().bandwidth(survey(AllPairs(), Metric.of(metric), points, measure, Threads(n_jobs)))
     return float(found.dimension or 0.0)
 

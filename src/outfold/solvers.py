@@ -427,8 +427,9 @@ class LowRank:
 class Auto:
     """Chooses by size: ask ``choose`` what it would take and why.
 
-    Dense for small problems and many pairs; for dense kernels Lanczos (the inverse for unnormalised Laplacians);
-    for sparse graphs Lanczos up to 3000 rows or where the next eigenvalue is far from the top, else LOBPCG.
+    Dense for small problems and many pairs; for dense kernels Lanczos (Krylov if they are centred); the inverse for
+    residuals and for unnormalised Laplacians, unless these are large and sparse; for sparse graphs Lanczos up to 3000
+    rows or where the next eigenvalue is far from the top, else LOBPCG.
     """
 
     dense_up_to: int = 1000

@@ -56,13 +56,7 @@ class SearchSurvey:
 
     @cached_property
     def sample(self) -> Array:
-        """Rows at even steps along a generic direction: the same points in whatever order they come."""
-        anchors = self.distances.anchors
-        if len(anchors) <= self.most:
-            return np.arange(len(anchors))
-        slope = np.modf(np.sqrt(2 + np.arange(anchors.shape[1])))[0] + 0.5
-        order = np.argsort(anchors @ slope, kind="stable")
-        return order[np.linspace(0, len(order) - 1, self.most).astype(int)]
+        return even_sample(self.distances.anchors, self.most)
 
     def radius(self, k: float) -> float:
         """As ``DenseSurvey.radius``, over the sample."""
@@ -73,10 +67,19 @@ class SearchSurvey:
         return _median_length(kth(lists, self.measure, k + 1), self.measure[rows])
 
     def pairs(self) -> tuple[Array, Array]:
-        """As ``DenseSurvey.pairs``, between 2000 of the sample."""
-        rows = self.sample[:: max(1, len(self.sample) // 2000)]
+        """As ``DenseSurvey.pairs``, between 2000 of them."""
+        rows = even_sample(self.distances.anchors, 2000)
         points = self.distances.anchors[rows]
         return _pairs(replace(self.distances, anchors=points).gram(self.runner), self.measure[rows])
+
+
+def even_sample(points: Array, most: int) -> Array:
+    """Rows at even steps along a generic direction: the same points in whatever order they come."""
+    if len(points) <= most:
+        return np.arange(len(points))
+    slope = np.modf(np.sqrt(2 + np.arange(points.shape[1])))[0] + 0.5
+    order = np.argsort(np.nan_to_num(points) @ slope, kind="stable")
+    return order[np.linspace(0, len(order) - 1, most).astype(int)]
 
 
 def lists_of_mass(search: Search, Z: Array, measure: Array, mass: float, runner: Threads, groups: Any = None) -> Lists:

@@ -135,7 +135,7 @@ def embedded(model: Any, X: Array) -> Array:
 
 
 def _pieces(search: Any, X: Array, k: int, runner: Threads) -> Array:
-    lists = search.closest(X, k, runner)
+    lists = search.closest(X, k, runner).nearest(k)
     graph = csr_array((np.ones(len(lists.index)), lists.index, lists.ptr), shape=(len(X), len(X)))
     return connected_components(graph, directed=False)[1]
 

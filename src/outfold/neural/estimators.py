@@ -36,8 +36,8 @@ class Sentinel:
         """A random part of the rows, with where the encoder puts them."""
         known = known.part(known.centres(SAMPLE))
         search = neighbors.build(Metric().fit(known.points), "auto")
-        lists = search.closest(known.points, min(2, len(known.points)), runner)
-        nearness, reference = Nearness.of(lists.squared[lists.ptr[1:] - 1], known.measure)
+        k = min(2, len(known.points))
+        nearness, reference = Nearness.of(search.closest(known.points, k, runner).kth(k), known.measure)
         return cls(known, search, nearness, reference)
 
     def look(self, Z: Array, runner: Threads) -> tuple[Array, Array]:

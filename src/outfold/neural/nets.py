@@ -129,8 +129,8 @@ def spacing(points: Array, runner: Threads) -> float:
     """The median distance to the eighth neighbour, of some of the points."""
     search = neighbors.build(Metric().fit(points), "auto")
     some = points[np.linspace(0, len(points) - 1, min(len(points), LOOKED_AT)).astype(int)]
-    lists = search.closest(some, min(9, len(points)), runner)
-    return max(float(np.sqrt(np.median(lists.squared[lists.ptr[1:] - 1]))), 1e-6)
+    k = min(9, len(points))
+    return max(float(np.sqrt(np.median(search.closest(some, k, runner).kth(k)))), 1e-6)
 
 
 def held_out(rows: Array, share: float, rng: np.random.Generator) -> Array:

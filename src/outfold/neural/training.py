@@ -332,10 +332,8 @@ class _Best:
     def history(self) -> dict[str, Array]:
         parts = self.task.parts[: len(self.records[0]) - 2] if self.records else self.task.parts
         names = ["loss", *parts, *(["held_out"] if len(self.task.held) else [])]
-        table = np.array(self.records).reshape(len(self.records), -1)
-        return (
-            {name: table[:, column] for column, name in enumerate(names)} if self.records else {n: table for n in names}
-        )
+        columns = np.array(self.records).T if self.records else np.empty((len(names), 0))
+        return dict(zip(names, columns))
 
 
 def _product(P: csr_array, o: Any) -> Any:
