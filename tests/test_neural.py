@@ -481,8 +481,8 @@ def test_pieces_are_embedded_by_themselves_and_do_not_overlap():
 
 
 def test_spacing_and_pieces_do_not_depend_on_the_search():
-    rows = np.random.default_rng(0).uniform(size=(400, 3))
-    wide = np.hstack([rows, np.zeros((400, 200))])  # too many features for a tree
+    rows = np.random.default_rng(0).uniform(size=(401, 3))
+    wide = np.hstack([rows, np.zeros((401, 200))])  # too many features for a tree
     assert spacing(rows, Threads(1)) == pytest.approx(spacing(wide, Threads(1)), rel=1e-12)
     kth = np.sort(cdist(rows, rows), axis=1)[:, 8]
     assert spacing(rows, Threads(1)) == pytest.approx(np.median(kth), rel=1e-12)

@@ -119,6 +119,6 @@ def test_blocks_and_threads_do_not_matter():
 
 
 def test_asking_whether_a_tree_pays_leaves_nothing_behind():
-    search = build(Metric().fit(np.random.default_rng(0).uniform(size=(500, 2)) @ np.ones((2, 8))), "auto")
+    search = build(Metric().fit(np.random.default_rng(0).uniform(size=(3000, 2)) @ np.ones((2, 8))), "auto")
     assert isinstance(search, Tree)
     assert "_moved" not in vars(search.distances)

@@ -248,7 +248,8 @@ def reason(lines, one, what, mine, other):
         return known or "?"
     loaded = imports(lines)
     ours, theirs = loaded["outfold"], loaded[CONTENDERS[one.contender].library]
-    return f"imports are {short(ours)} of it and {short(theirs)}; beyond them {short(mine - ours)} and {short(other - theirs)}"
+    beyond = f"{short(mine - ours)} and {short(max(other - theirs, 0))}"
+    return f"imports are {short(ours)} of it and {short(theirs)}; beyond them {beyond}"
 
 
 def honest(lines):

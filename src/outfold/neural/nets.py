@@ -35,7 +35,7 @@ FEWEST_HELD = 5  # rows; where the share is less none are held out
 class Net(Extension):
     """A multilayer perceptron o(x): Diffusion Nets (Mishne, Shaham, Cloninger and Cohen, 2017).
 
-    Least 1/(2N) sum_i |o(x_i) - y_i|^2 + mu/2 sum |W|^2 + eta/(2N) sum_j |(P - lambda_j) o_j|^2, each coordinate in
+    Least ``1/(2N) sum_i |o(x_i) - y_i|^2 + mu/2 sum |W|^2 + eta/(2N) sum_j |(P - lambda_j) o_j|^2``, each coordinate in
     units of its spread (on the way back: features in units of their common spread), mu ``weight_decay``, eta
     ``eigen_penalty`` (for Markov methods: P is what points see each other by). Training ends when the error of rows
     held out has not fallen for ``patience`` iterations. A trained network needs neither PyTorch nor the points.
