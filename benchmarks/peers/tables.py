@@ -255,9 +255,9 @@ def reason(lines, one, what, mine, other):
 def honest(lines):
     """The rows where we are not ahead, and why."""
     rows = []
-    for one, what, mine, other in behind(lines):
+    words = {"seconds": "time", "error": "error", "eigenvalue_error": "error of eigenvalues", "peak_mb": "memory"}
+    for one, what, mine, other in sorted(behind(lines), key=lambda found: list(words).index(found[1])):
         why = reason(lines, one, what, mine, other)
-        words = {"seconds": "time", "peak_mb": "memory", "error": "error", "eigenvalue_error": "error of eigenvalues"}
         rows.append([f"{one.suite}: {one.row}", one.name, words[what], short(mine), short(other), why])
     return table(["row", "ahead of us", "in", "ours", "theirs", "why"], rows) if rows else "None."
 
