@@ -494,7 +494,8 @@ def test_an_interrupt_leaves_nothing_half_written(tmp_path, data, model, out):
     folder = tmp_path / "out"
     folder.mkdir()
     code = (
-        "import itertools, sys\n"
+        "import itertools, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background\n"
         "from outfold import tables\n"
         "from outfold.tables import Batch, Table\n"
         "import numpy as np\n"
