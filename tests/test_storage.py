@@ -66,7 +66,7 @@ NAN = ("epsilon_", "landmarks_")  # where there is no bandwidth, or values are m
 
 
 def assert_same_model(model, again, Z=Z):
-    """Everything a user can ask, to the last bit; what `trust` learns anew, to rounding."""
+    """Everything a user can ask, to the last bit."""
     assert type(again) is type(model)
     one, two = quietly(model.transform, Z), quietly(again.transform, Z)
     assert np.array_equal(np.asarray(one), np.asarray(two))
@@ -74,11 +74,12 @@ def assert_same_model(model, again, Z=Z):
     assert repr(model.get_params()) == repr(again.get_params())
     assert str(model.report_) == str(again.report_)
     trust, judged = model.trust(Z), again.trust(Z)
-    for part in ("support", "flag", "distance", "residual"):
-        assert np.array_equal(getattr(trust, part), getattr(judged, part)) or getattr(trust, part) is None
-    for part in ("disagreement", "error"):  # by a regression that is solved again, and old BLAS rounds as memory lies
-        if getattr(trust, part) is not None:
-            np.testing.assert_allclose(getattr(trust, part), getattr(judged, part), rtol=1e-11, atol=1e-12)
+    for part in ("support", "flag", "distance", "residual", "disagreement", "error"):
+        one, two = getattr(trust, part), getattr(judged, part)
+        if part == "disagreement" and one is not None and np.__version__ < "2":  # off by 7e-15 there; why is not known
+            np.testing.assert_allclose(one, two, rtol=0, atol=1e-13)
+        else:
+            assert np.array_equal(one, two) or one is None
     for name in ("eigenvalues_", "eigenvectors_", "landmarks_", "landmark_indices_", "epsilon_"):
         if hasattr(model, name):
             assert np.array_equal(getattr(model, name), getattr(again, name), equal_nan=name in NAN)

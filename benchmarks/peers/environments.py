@@ -15,7 +15,7 @@ PACKAGES = {  # library: what its environment holds; Outfold runs in the interpr
     "phate": ["phate"],
     "umap-learn": ["umap-learn"],
     "openTSNE": ["openTSNE"],
-    "scanpy": ["scanpy", "pynndescent<0.6"],  # with a newer one it fails beyond 8,192 rows
+    "scanpy": ["scanpy", "pynndescent<0.6"],  # with the newest it failed at 16,000 rows
 }
 
 
