@@ -23,7 +23,8 @@ import pages
 import psutil
 import zarr
 
-from outfold import Roseland, datasets, plan, scale
+from outfold import Roseland, datasets, plan
+from outfold.distributed import cluster
 
 LANDMARKS = 10_000
 CHUNK = 1_000_000
@@ -84,7 +85,7 @@ def timed(call):
 
 def on_workers(path, workers, repeats, out=None):
     """Planned and measured seconds, peak memory of a worker, and the model."""
-    with scale.cluster("local", workers=workers, memory="2GB") as client:
+    with cluster("local", workers=workers, memory="2GB") as client:
         rows = da.from_zarr(str(path))
         method().fit(rows[: min(len(rows), 200_000)].rechunk((50_000, -1)))  # compiled on every worker
         planned = plan(rows, method(), workers=workers, measured=True)

@@ -32,7 +32,7 @@ print(json.dumps([seconds, work, resource.getrusage(resource.RUSAGE_SELF).ru_max
 COMMAND = """
 import json, resource, subprocess, sys, time
 start = time.perf_counter()
-run = subprocess.run([sys.executable, "-c", "from outfold.app.command import main; main()", *sys.argv[1:]],
+run = subprocess.run([sys.executable, "-c", "from outfold.app.cli.main import main; main()", *sys.argv[1:]],
                      capture_output=True, text=True)
 seconds = time.perf_counter() - start
 if run.returncode:

@@ -18,18 +18,11 @@ import numpy as np
 import pages
 from sets import SETS
 
-from outfold import (
-    ClassicalMDS,
-    DiffusionMaps,
-    Isomap,
-    KernelPCA,
-    LocallyLinearEmbedding,
-    Roseland,
-    datasets,
-    extensions,
-)
-from outfold.quality import Alignment
-from outfold.runners import Threads
+from outfold import ClassicalMDS, DiffusionMaps, Isomap, KernelPCA, LocallyLinearEmbedding, Roseland, datasets
+from outfold._runtime.threads import Threads
+from outfold.extensions import auto as extensions_auto
+from outfold.extensions import samples
+from outfold.extensions.alignment import Alignment
 
 TRAIN, SPLITS = 600, 20
 COMPONENTS = {"sphere": 3, "punched sphere": 3, "flat torus": 4}  # where fewer would cut through equal eigenvalues
@@ -57,12 +50,12 @@ def choice(task):
     )
     target, onto = joint(name, model, train, test)
     plain = DiffusionMaps(COMPONENTS.get(name, 2), epsilon=model.epsilon_, n_jobs=1).fit(train)
-    known = extensions.Known.of(train, plain.embedding_, np.ones(len(train)), model=plain.model_)
+    known = samples.Samples.of(train, plain.embedding_, np.ones(len(train)), model=plain.model_)
     errors = []
-    for extension in extensions.candidates(known):
+    for extension in extensions_auto.candidates(known):
         places = extension.fit(known, Threads(1)).embed(test, Threads(1))
         errors.append(float(np.sqrt(((onto(places) - target) ** 2).sum(axis=1).mean())))
-    return name, str(model.report_.candidates[0].extension), [str(e) for e in extensions.candidates(known)], errors
+    return name, str(model.report_.candidates[0].extension), [str(e) for e in extensions_auto.candidates(known)], errors
 
 
 def coverage(task):

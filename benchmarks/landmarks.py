@@ -22,9 +22,9 @@ import pages
 from sklearn.datasets import load_digits
 
 from outfold import DiffusionMaps, Roseland, landmarks
+from outfold._runtime.threads import available_cores
 from outfold.datasets import s_curve, swiss_roll
 from outfold.plotting import panels
-from outfold.runners import available_cores
 from outfold.solvers import LowRank
 
 ROOT = pathlib.Path(__file__).parents[1]

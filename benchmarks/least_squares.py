@@ -11,8 +11,8 @@ import time
 
 import pages
 
-from outfold.app.reproduce.least_squares import measure, picture, table
-from outfold.app.reproduce.record import Effort
+from outfold.papers.least_squares import measure, picture, table
+from outfold.papers.record import Effort
 
 
 def main(into_docs=False):

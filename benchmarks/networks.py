@@ -19,7 +19,7 @@ import numpy as np
 import pages
 from sets import FOLDER
 
-from outfold.app.reproduce import networks
+from outfold.papers import networks
 
 RUNS, PROCESSES = 10, 2
 ALL = networks.NETWORKS | networks.LONGER

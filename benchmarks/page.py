@@ -21,13 +21,13 @@ import numpy as np
 import pages
 
 from outfold import Roseland
+from outfold.data.columns import Preparation
 from outfold.datasets import s_curve
-from outfold.preparation import Preparation
 from outfold.storage import save
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 FLAGS += ["--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-OUTFOLD = [sys.executable, "-c", "from outfold.app.command import main; main()"]
+OUTFOLD = [sys.executable, "-c", "from outfold.app.cli.main import main; main()"]
 ON_SCREEN = "() => outfold.ready().then(() => outfold.picture().lit)"  # reads pixels back: they are there
 TURN = """async (frames) => {
   // with every point, each picture read back before the next; then a moving picture, as the page draws it

@@ -10,8 +10,8 @@ import sys
 
 import pages
 
-from outfold.app.reproduce import page
-from outfold.app.reproduce.record import Record
+from outfold.papers import page
+from outfold.papers.record import Record
 
 
 def table(record):

@@ -27,7 +27,7 @@ import pages
 
 import outfold
 from outfold import storage
-from outfold.preparation import Preparation
+from outfold.data.columns import Preparation
 
 ROWS, COLUMNS, BATCH = 5000, 20, 1000
 LIBRARY = """
@@ -180,7 +180,7 @@ def main(seconds=60.0, clients=50, *, write=False):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         truth, batch = prepared(folder)
-        code = "from outfold.app.command import main; main()"
+        code = "from outfold.app.cli.main import main; main()"
         words = [sys.executable, "-c", code, "serve", str(folder / "m.outfold"), "--port", "0", "--quiet"]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         try:

@@ -16,7 +16,7 @@ import pages
 from sets import helix
 
 from outfold import DiffusionMaps, datasets
-from outfold.quality import Alignment
+from outfold.extensions.alignment import Alignment
 from outfold.selection import tune
 
 WANTED = 10

@@ -25,18 +25,7 @@ from outfold.bandwidths import Percentile
 from outfold.datasets import helix, noisy_moons, rotated_digits, s_curve, swiss_roll, toroidal_helices
 from outfold.exceptions import FarPointsWarning, SpectrumWarning
 from outfold.landmarks import KMeans
-from outfold.plotting import (
-    decay,
-    embedding,
-    grid,
-    kernel_sum,
-    overlay,
-    pairs,
-    panels,
-    spectrum,
-    thumbnails,
-    trust_map,
-)
+from outfold.plotting import decay, embedding, grid, kernel_sum, overlay, pairs, panels, spectrum, thumbnails, trust_map
 
 IMAGES = pathlib.Path(__file__).parent / "images"
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from outfold import DiffusionMaps
 from outfold.datasets import connected_clusters
+from outfold.operators.spectrum import spectral_dimension
 from outfold.plotting import embedding, grid, spectrum
-from outfold.selection import spectral_dimension
 
 X, cluster = connected_clusters((200, 300), random_state=0)
 maps = DiffusionMaps(40, epsilon=0.003).fit(X)

@@ -13,8 +13,8 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from outfold import DiffusionMaps
+from outfold.extensions.alignment import Alignment
 from outfold.plotting import embedding, overlay, panels
-from outfold.quality import Alignment
 
 X, digit = load_digits(n_class=5, return_X_y=True)
 order = np.random.default_rng(0).permutation(len(X))

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from sklearn.neighbors import KNeighborsRegressor
 
 from outfold import (
@@ -29,6 +30,8 @@ from outfold.exceptions import OutfoldWarning
 from outfold.extensions import Auto, Barycentric, KernelRidge, Nystrom
 from outfold.neural import Net
 from outfold.solvers import LowRank
+
+ROOT = pathlib.Path(__file__).parents[1]  # of the repository
 
 ALL_METHODS = {
     "diffusion-maps": DiffusionMaps(),
@@ -196,10 +199,38 @@ def up_to_signs(A: np.ndarray, B: np.ndarray) -> float:
     return float(np.abs(A - B * np.sign((A * B).sum(axis=0))).max())
 
 
+def sparse_matrix(seed, rows, columns, density):
+    values = np.random.default_rng(seed).uniform(size=(2, rows, columns))
+    return csr_array(np.where(values[0] < density, values[1], 0.0))
+
+
+def pattern(seed, rows=12, columns=9):
+    matrix = sparse_matrix(seed, rows, columns, 0.3)
+    matrix.sort_indices()
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix
+
+
+def triangulated(squared, rows, count):
+    """Landmark MDS: -L# (row - mean row) / 2 (de Silva and Tenenbaum, 2004)."""
+    n = len(squared)
+    H = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(-0.5 * H @ squared @ H)
+    values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
+    return -0.5 * (rows - squared.mean(axis=0)) @ (vectors / np.sqrt(values))
+
+
+def whole(table, features, carried=()):
+    batches = list(table.batches(features, carried))
+    starts = np.cumsum([0, *(len(batch.values) for batch in batches)])[:-1]
+    assert [batch.start for batch in batches] == starts.tolist()
+    others = [[value for batch in batches for value in batch.carried[at]] for at in range(len(carried))]
+    return np.concatenate([batch.values for batch in batches]), others
+
+
 def data_folder() -> pathlib.Path | None:
     """Where the shared data sets are, or None."""
     named = os.environ.get("OUTFOLD_DATA")
-    for folder in [named] if named else [pathlib.Path(__file__).parents[2] / "shared" / "data"]:
+    for folder in [named] if named else [ROOT.parent / "shared" / "data"]:
         if folder and pathlib.Path(folder).is_dir():
             return pathlib.Path(folder)
     return None

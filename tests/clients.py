@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 
-from outfold.app import guard, service, wire
+from outfold.app.service import formats, policy, service
+from outfold.data.columns import Preparation
 from outfold.datasets import s_curve
-from outfold.preparation import Preparation
 
 COLUMNS = ("length", "width", "</script>")
 PREPARATION = Preparation(
@@ -43,10 +43,10 @@ def ask(app, method, path, base="http://127.0.0.1:8765", **settings):
 
 
 def body_of(form, values, names=COLUMNS):
-    if form == wire.JSON:
+    if form == formats.JSON:
         return json.dumps({"rows": np.asarray(values).tolist()}).encode()
     held = io.BytesIO()
-    if form == wire.NPY:
+    if form == formats.NPY:
         np.save(held, np.asarray(values))
         return held.getvalue()
     order = list(names)[::-1]  # by name, not by place
@@ -66,10 +66,10 @@ def _refused(name):
 def table_of(answer):
     """An answer as columns, whatever its form."""
     form = answer.headers["content-type"]
-    if form == wire.ARROW:
+    if form == formats.ARROW:
         read = pyarrow.ipc.open_stream(answer.content).read_all()
         return {name: np.asarray(read[name].to_pylist()) for name in read.column_names}
-    if form == wire.NPY:
+    if form == formats.NPY:
         values = np.load(io.BytesIO(answer.content), allow_pickle=False)
         names = answer.headers.get("outfold-columns")
         return dict(zip(names.split(",") if names else COLUMNS, values.T))
@@ -79,7 +79,7 @@ def table_of(answer):
     return columns | {name: np.array(v) for name, v in found.items() if name not in ("embedding", "features")}
 
 
-def post(app, path, values=ROWS, form=wire.JSON, wanted=None, names=COLUMNS, **settings):
+def post(app, path, values=ROWS, form=formats.JSON, wanted=None, names=COLUMNS, **settings):
     headers = {"content-type": form, **({"accept": wanted} if wanted else {}), **settings.pop("headers", {})}
     return ask(app, "POST", path, content=body_of(form, values, names), headers=headers, **settings)
 
@@ -87,6 +87,6 @@ def post(app, path, values=ROWS, form=wire.JSON, wanted=None, names=COLUMNS, **s
 def error_of(answer, status):
     assert answer.status_code == status, answer.text
     (error,) = answer.json().values()
-    assert error["code"] == guard.CODES[status]
+    assert error["code"] == policy.CODES[status]
     assert "Traceback" not in error["message"]
     return error["message"]

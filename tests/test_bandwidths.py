@@ -7,12 +7,12 @@ from scipy.spatial.distance import cdist, pdist
 from catalogue import cloud
 from outfold import DiffusionMaps, datasets
 from outfold.bandwidths import Bandwidth, Fixed, Growth, Neighbor, Percentile, Slope
-from outfold.surveys import DenseSurvey
+from outfold.graphs.pair_statistics import DenseStatistics
 
 X = cloud(0, rows=60)
 SQUARED = cdist(X, X, "sqeuclidean")
 ONES = np.ones(60)
-SURVEY = DenseSurvey(None, SQUARED, ONES)
+SURVEY = DenseStatistics(None, SQUARED, ONES)
 
 
 def test_fixed_is_the_callers_number():
@@ -39,7 +39,7 @@ def test_rules_read_the_dimension(make, dimension):
     points = make(1500, random_state=0)
     squared = cdist(points, points, "sqeuclidean")
     for rule in (Neighbor(), Slope()):
-        assert round(rule.bandwidth(DenseSurvey(None, squared, np.ones(1500))).dimension) == dimension
+        assert round(rule.bandwidth(DenseStatistics(None, squared, np.ones(1500))).dimension) == dimension
 
 
 def test_slope_finds_the_steepest_point_of_the_kernel_sum():
@@ -64,7 +64,7 @@ def test_many_copies_do_not_give_zero():
     copies = np.repeat(cloud(1, rows=5), 40, axis=0)
     squared = cdist(copies, copies, "sqeuclidean")
     for rule in (Neighbor(), Neighbor(16), Percentile(1), Slope()):
-        assert rule.bandwidth(DenseSurvey(None, squared, np.ones(200))).epsilon > 0
+        assert rule.bandwidth(DenseStatistics(None, squared, np.ones(200))).epsilon > 0
 
 
 def test_a_rule_of_ones_own_is_welcome_and_left_unchanged():

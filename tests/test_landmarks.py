@@ -16,7 +16,8 @@ from outfold import (
     SpectralClustering,
     landmarks,
 )
-from outfold.sources import InMemory
+from outfold.data.sources import InMemory
+from outfold.landmarks import Points, Random
 
 CHOICES = [
     landmarks.Random,
@@ -26,6 +27,7 @@ CHOICES = [
     landmarks.InverseDensity,
     landmarks.RPCholesky,
 ]
+
 choices = pytest.mark.parametrize("choice", CHOICES, ids=lambda c: c.__name__)
 X = np.random.default_rng(0).normal(size=(600, 2))
 
@@ -47,6 +49,19 @@ def test_the_count_the_seed_and_the_weight(choice):
     if choice is not landmarks.KMeans:
         assert np.array_equal(found.points, X[found.index])
     assert len(select(choice(0.25)).points) == 150
+
+
+def test_landmarks_by_count_fraction_and_points():
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    measure, rng = np.ones(300), np.random.default_rng(0)
+    assert len(Random(50).select(InMemory(X), measure, rng).points) == 50
+    assert len(Random(0.1).select(InMemory(X), measure, rng).points) == 30
+    chosen = Random(40).select(InMemory(X), np.r_[np.zeros(250), np.ones(50)], rng)
+    assert chosen.index.min() >= 250
+    assert Points(X[:9]).select(InMemory(X), measure, rng).index is None
+    one, two, three = (DiffusionMaps(landmarks=80, random_state=s).fit(X).landmarks_ for s in (0, 0, 1))
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, three)
 
 
 @choices

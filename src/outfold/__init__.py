@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .engine.plan import plan
     from .methods import (
         GRAE,
         PHATE,
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         Roseland,
         SpectralClustering,
     )
-    from .planning import plan
     from .storage import load
 
 _HOMES = {
@@ -35,7 +35,7 @@ _HOMES = {
     "Roseland": "methods",
     "SpectralClustering": "methods",
     "load": "storage",
-    "plan": "planning",
+    "plan": "engine.plan",
 }
 
 

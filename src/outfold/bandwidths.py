@@ -1,8 +1,8 @@
 """Rules that choose epsilon from the distances between the anchors.
 
-Every rule is a value: ``rule.bandwidth(survey) -> Bandwidth``. The survey answers ``radius(k)`` (the median
-distance within which mass k lies) and ``pairs()`` (squared distances with weights), whether all
-distances are at hand or only a search index. A whole-number measure counts repeated rows, so weighting a
+Every rule is a value: ``rule.bandwidth(survey) -> Bandwidth``. The survey (``DenseStatistics`` or
+``SearchStatistics``) has ``radius(k)``, the median distance within which mass k lies, and ``pairs()``, squared
+distances with weights. A whole-number measure counts repeated rows, so weighting a
 row by 3 and repeating it three times give the same epsilon. The kernel is exp(-d^2 / (2 epsilon)): a
 length sigma chosen by a rule becomes epsilon = sigma^2.
 """
@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ._runtime.typing import Array
 
 ALL_EQUAL = (
     "All training points are equal (or so close that squared distances underflow), so there is no geometry to "
@@ -25,7 +24,7 @@ ALL_EQUAL = (
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """The number a rule arrived at, how, and the dimension it saw on the way (or None)."""
+    """The epsilon that a rule chose, how it did, and the dimension that it estimated (or None)."""
 
     epsilon: float
     how: str
@@ -37,7 +36,7 @@ NO_BANDWIDTH = Bandwidth(float("nan"), "none")
 
 @dataclass(frozen=True)
 class Fixed:
-    """The caller's own number.
+    """epsilon = the number that the caller chose.
 
     >>> from outfold import DiffusionMaps
     >>> DiffusionMaps(epsilon=Fixed(4.0)).fit([[0.0], [1.0], [2.0], [4.0]]).epsilon_
@@ -78,7 +77,7 @@ class Neighbor:
     """sigma = the median distance to the k-th neighbour; k="auto" follows dimension and n.
 
     The error of a spectrum has a part that grows with epsilon and one that falls with the number of
-    points a kernel sees. They balance at k = c n^(2/(d+2)); c is fitted once on circles, spheres and tori
+    points in reach of a kernel. They balance at k = c n^(2/(d+2)); c is fitted once on circles, spheres and tori
     (``benchmarks/bandwidth.py``), d is read off the growth of the neighbour distances.
 
     >>> from outfold import DiffusionMaps
@@ -94,13 +93,13 @@ class Neighbor:
         dimension = self._dimension(survey)
         if self.k == "auto":
             k = min(max(8.0, 0.152 * total ** (2 / (dimension + 2))), max(1.0, total / 4))
-            edge = survey.widest / 2 ** min(dimension, 2.0)  # puts the graph's edge at about two sigma
+            edge = survey.widest / 2 ** min(dimension, 2.0)  # the k at which the longest edges are about two sigma
             k = min(k, max(edge, min(3.0, survey.widest / 2)))
         else:
             k = float(min(self.k, total - 1))
         k = max(1.0, float(int(k)))
         radius = survey.radius(k)
-        while radius == 0 and k < total - 1:  # more than k copies of the typical row
+        while radius == 0 and k < total - 1:  # the median row has more than k copies
             k = min(2 * k, total - 1)
             radius = survey.radius(k)
         return _positive(radius**2, f"median distance to neighbour {k:g}", dimension)
@@ -119,8 +118,8 @@ class Neighbor:
 class Slope:
     """epsilon where log sum_ij exp(-d^2/(2 epsilon)) grows fastest in log epsilon.
 
-    The slope there is half the dimension (Coifman, Shkolnisky, Sigworth and Singer, 2008). It reads a
-    dimension well and a bandwidth roughly; see ``Neighbor`` for the default.
+    The slope there is half the dimension (Coifman, Shkolnisky, Sigworth and Singer, 2008). It estimates
+    a dimension well and a bandwidth roughly; see ``Neighbor`` for the default.
 
     >>> from outfold import DiffusionMaps
     >>> from outfold.datasets import sphere
@@ -137,7 +136,7 @@ class Slope:
 
 @dataclass(frozen=True)
 class Growth:
-    """S(epsilon) = sum_ij exp(-d_ij^2 / (2 epsilon)) on a grid, from almost no pair in sight to all of them."""
+    """S(epsilon) = sum_ij exp(-d_ij^2 / (2 epsilon)) on a grid, from nearly no pair in reach to all pairs."""
 
     epsilons: Array
     sums: Array
@@ -167,7 +166,7 @@ def _positive(epsilon: float, how: str, dimension: float | None = None) -> Bandw
 
 
 def _quantile(values: Array, weights: Array, level: float) -> float:
-    """Linear-interpolation quantile of values repeated ``weights`` times."""
+    """Return the linear-interpolation quantile of values repeated ``weights`` times."""
     order = np.argsort(values)
     values, last = values[order], np.cumsum(weights[order]) - 1  # rank of each value's last copy
     rank = level * last[-1]

@@ -1,6 +1,6 @@
-"""How far a point is from the anchors: squared distances, by twin verbs.
+"""Squared distances of points to the anchors, by any metric.
 
-``gram()`` speaks of the anchors among themselves, ``cross(Z)`` of new points. Both compute every
+``gram()`` returns those between the anchors, ``cross(Z)`` those of new points to the anchors. Both compute every
 entry from its own pair alone (differences first, then squares), so a row does not depend on the
 rows around it and small distances are right however far the data lies from the origin.
 """
@@ -13,17 +13,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from . import _softmax
-from .elementwise import LARGE
-from .runners import Threads, row_blocks
+from ._loops import exponentials
+from ._loops.elementwise import COMPILED_FROM
+from ._runtime.ownership import own
+from ._runtime.threads import Threads, row_blocks
+from ._runtime.typing import Array
 
-Array = NDArray[Any]
-
-FEW_FEATURES = 8  # up to here distances are quickest one by one
-LARGEST = 1e150  # entry whose square is finite
+DIRECT_FEATURES_UP_TO = 8  # features up to which a loop over pairs is quickest
+LARGEST_ENTRY = 1e150  # entries up to this size have finite squares
 
 _ALIASES = {"l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean"}
 _SCIPY = (
@@ -35,9 +34,9 @@ _SKLEARN = ("haversine", "nan_euclidean")
 METRICS = (*sorted((*_SCIPY, *_SKLEARN, *(a for a in _ALIASES))), "precomputed")
 
 
-def bounded(Z: Array) -> Array:
-    """Rows with entries no larger than ``LARGEST``, so that their squares do not overflow in a search."""
-    return np.clip(Z, -LARGEST, LARGEST)
+def clip_entries(Z: Array) -> Array:
+    """Return Z clipped to +-``LARGEST_ENTRY``, so that squares do not overflow in a search."""
+    return np.clip(Z, -LARGEST_ENTRY, LARGEST_ENTRY)
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,13 @@ class Metric:
     name: str | Callable[[Array, Array], float] = "euclidean"
     params: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        mine = {name: own(value) if isinstance(value, np.ndarray) else value for name, value in self.params.items()}
+        object.__setattr__(self, "params", mine)
+
     @classmethod
     def of(cls, value: Any) -> Metric:
-        """A metric as it is, or by name or callable; one that is not known is refused with those that are."""
+        """Return a metric from a Metric, a name or a callable. Raise ValueError for an unknown name."""
         if isinstance(value, Metric):
             return value
         names = METRICS[:-1]
@@ -64,7 +67,7 @@ class Metric:
         return cls(value)
 
     def fit(self, X: Array) -> Distances:
-        """Fix the anchors, and what the metric needs to know about the data (variances, covariance)."""
+        """Return the distances to the anchors X, with the parameters that depend on X (variances, covariance)."""
         name = _ALIASES.get(self.name, self.name) if isinstance(self.name, str) else self.name
         params = dict(self.params)
         if name == "seuclidean" and "V" not in params:
@@ -77,10 +80,10 @@ class Metric:
 
 
 def _check_symmetric(metric: Callable[[Array, Array], float], X: Array) -> None:
-    """Ask a callable about some pairs, both ways round."""
+    """Raise ValueError if d(x, y) != d(y, x) or d(x, x) != 0 for some rows of X."""
     some = X[np.linspace(0, len(X) - 1, min(len(X), 24)).astype(int)]
     table = cdist(some, some, metric)
-    if not (table >= 0).all():  # told where distances are taken
+    if not (table >= 0).all():  # NaN or negative: `Distances.cross` raises with a better message
         return
     worst = np.abs(table - table.T).max()
     if worst > 1e-8 * np.abs(table).max():
@@ -104,15 +107,15 @@ class Distances:
     params: dict[str, Any] = field(default_factory=dict)
 
     def among(self, rows: Array) -> Distances:
-        """To some of the anchors only."""
+        """Return the distances to the anchors ``rows`` only."""
         return replace(self, anchors=self.anchors[rows])
 
     def between(self, rows: Array, columns: Array) -> Array:
-        """Squared distances between some anchors and others."""
+        """Return the squared distances between the anchors ``rows`` and the anchors ``columns``."""
         return self.among(columns).cross(self.anchors[rows])
 
     def gram(self, runner: Threads) -> Array:
-        """Squared distances between all anchors, (n, n)."""
+        """Return the squared distances between all anchors, (n, n)."""
         n = len(self.anchors)
         out = np.empty((n, n))
 
@@ -123,9 +126,12 @@ class Distances:
         return out
 
     def cross(self, Z: Array, slack: float = 0.0) -> Array:
-        """Squared distances from each row of Z to the anchors, (len(Z), n), right to ``slack`` if BLAS is to help."""
+        """Return squared distances from the rows of Z to the anchors, (len(Z), n).
+
+        With ``slack`` > 0 an error of up to ``slack`` is allowed, so that BLAS can be used.
+        """
         if self.name == "euclidean":
-            if Z.shape[1] <= FEW_FEATURES:
+            if Z.shape[1] <= DIRECT_FEATURES_UP_TO:
                 return self._directly(Z)
             return self._nearly(Z, slack) if slack else cdist(Z, self.anchors, "sqeuclidean")
         distances = self._plain(Z)
@@ -135,7 +141,7 @@ class Distances:
                 f"metric={self.name!r} returned NaN or a negative value for {len(rows)} of {len(Z)} rows "
                 f"(the first is row {rows[0]} of this block). A distance must be a number >= 0."
             )
-        with np.errstate(over="ignore"):  # infinitely far: the row rule takes the nearest anchor
+        with np.errstate(over="ignore"):  # an infinite distance is valid: such a row gets its nearest anchor
             return np.square(distances, out=distances)
 
     @cached_property
@@ -143,22 +149,22 @@ class Distances:
         return np.ascontiguousarray(self.anchors.T, dtype=float)
 
     def _directly(self, Z: Array) -> Array:
-        if len(Z) * len(self.anchors) < LARGE:
+        if len(Z) * len(self.anchors) < COMPILED_FROM:
             return cdist(Z, self.anchors, "sqeuclidean")
         out = np.empty((len(Z), len(self.anchors)))
-        _softmax.squared_table(np.ascontiguousarray(Z, dtype=float), self._by_feature, out)
+        exponentials.squared_table(np.ascontiguousarray(Z, dtype=float), self._by_feature, out)
         return out
 
     @cached_property
     def _moved(self) -> tuple[Array, Array, float]:
-        """The mean, and columns (y, 1, |y|^2) about it."""
+        """The mean of the anchors, the columns (y, 1, |y|^2) with y = anchor - mean, and the largest |y|^2."""
         centre = self.anchors.mean(axis=0)
         moved = self.anchors - centre
         norms = np.einsum("ij,ij->i", moved, moved)
         return centre, np.vstack([moved.T, np.ones(len(norms)), norms]), float(norms.max())
 
     def by_product(self, Z: Array) -> tuple[Array, Array]:
-        """|x|^2 + |y|^2 - 2 x.y about the mean, as one product (Euclidean), and the size of each row's rounding."""
+        """Return |x|^2 + |y|^2 - 2 x.y about the mean, by one product (Euclidean), and each row's rounding error."""
         centre, columns, largest = self._moved
         moved = Z - centre
         own = np.einsum("ij,ij->i", moved, moved)
@@ -166,7 +172,10 @@ class Distances:
         return table, np.finfo(float).eps * (own + largest)
 
     def _nearly(self, Z: Array, slack: float) -> Array:
-        """By a product where that is right to ``slack``; a distance near zero may be as far below it."""
+        """Return squared distances by one product, exactly for rows whose error exceeds ``slack``.
+
+        A result may be as low as -``slack``.
+        """
         table, rounding = self.by_product(Z)
         exact = np.flatnonzero(~(4 * rounding <= slack))
         if len(exact):
@@ -174,12 +183,12 @@ class Distances:
         return table
 
     def nearest(self, Z: Array) -> Array:
-        """Index of the nearest anchor of each row, safe where squares would overflow."""
+        """Return the index of the nearest anchor of each row, also where squares would overflow."""
         if self.name != "euclidean":
             return self._plain(Z).argmin(axis=1)
         scale = max(float(np.abs(self.anchors).max()), np.finfo(float).tiny)
         reach = np.abs(Z).max(axis=1)
-        far = reach > 1e7 * scale  # from there only the direction tells: squares lose the anchors in their rounding
+        far = reach > 1e7 * scale  # rounding of squares hides the anchors: use the direction of z
         index = np.empty(len(Z), dtype=np.intp)
         index[~far] = cdist(Z[~far] / scale, self.anchors / scale, "sqeuclidean").argmin(axis=1)
         index[far] = ((Z[far] / reach[far, None]) @ (self.anchors / scale).T).argmax(axis=1)
@@ -199,7 +208,7 @@ class Distances:
         return distances
 
     def _over_shared_features(self, z: Array) -> Array:
-        """Distances over the features both rows have, scaled up for those they do not (NaN if none)."""
+        """Return distances over the features both rows have, scaled up for the missing ones (NaN if none is shared)."""
         difference = self.anchors - z
         shared = (~np.isnan(difference)).sum(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -208,11 +217,11 @@ class Distances:
 
 @dataclass(frozen=True)
 class Given:
-    """Precomputed values: what the caller passes *is* the row (distances are squared here)."""
+    """Precomputed values: a row that the caller passes *is* the row of values (``cross`` squares distances)."""
 
     anchors: Array  # indices of the training columns
-    squares: bool = True
-    picks: bool = False  # rows hold more columns than the anchors'
+    squares: bool = True  # whether the values are distances (to be squared) or affinities
+    picks: bool = False  # whether rows have other columns beside those of the anchors
 
     def cross(self, Z: Array, slack: float = 0.0) -> Array:
         return np.square(Z, dtype=float) if self.squares else np.array(Z, dtype=float)
@@ -224,13 +233,13 @@ class Given:
 
 @dataclass(frozen=True)
 class GivenTable:
-    """Precomputed distances between the nodes of a graph; a point is its row of distances to them."""
+    """Precomputed distances between the nodes of a graph; a point is passed as its distances to all nodes."""
 
     anchors: Array  # (n, n)
     name: str = "given"
 
     def among(self, rows: Array) -> Given:
-        """To some of the nodes only, picked from a row of all."""
+        """Return the distances to the nodes ``rows`` only; a point still has distances to all nodes."""
         return Given(rows, picks=True)
 
     def between(self, rows: Array, columns: Array) -> Array:

@@ -1,7 +1,7 @@
-"""From squared distances to affinities, in the plain and in the log domain.
+"""Kernels: affinities, and their logarithms, from squared distances.
 
-A specification (``Gaussian("auto")``) is fitted to squared distances and returns a frozen value
-with a number in it; the specification stays as it was.
+``fit`` of a specification (``Gaussian(rule)``) returns a frozen kernel with the number epsilon; the specification does
+not change.
 """
 
 from __future__ import annotations
@@ -11,39 +11,37 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import neighbors
+from ._loops.elementwise import exponential
+from ._runtime.threads import Threads, row_blocks
+from ._runtime.typing import Array
 from .bandwidths import NO_BANDWIDTH, Bandwidth, Fixed, Neighbor, Percentile
-from .distances import Distances, Metric, bounded
-from .elementwise import exponential
-from .runners import Threads, row_blocks
-from .surveys import DenseSurvey
+from .distances import Distances, Metric, clip_entries
+from .graphs.pair_statistics import DenseStatistics
 from .trust import Nearness, Reference
-
-Array = NDArray[Any]
 
 
 class Kernel(Protocol):
-    """A fitted kernel: an elementwise function of what the geometry measured."""
+    """A fitted kernel: an elementwise function of the values ``measured`` (squared distances, or affinities)."""
 
     bandwidth: Bandwidth
 
     @property
     def slack(self) -> float:
-        """How far off a squared distance may be that its affinity is right to 1e-13."""
+        """The error of a squared distance that leaves its affinity right to 1e-13."""
         ...
 
     def affinity(self, measured: Array) -> Array:
-        """Affinities in the place of what was measured."""
+        """Return affinities; ``measured`` may be overwritten."""
         ...
 
     def logs(self, measured: Array) -> tuple[Array, float]:
-        """Log affinities as values, in the place of what was measured, times a factor."""
+        """Return (values, factor): log affinities are factor * values; ``measured`` may be overwritten."""
         ...
 
     def witness(self, measured: Array) -> Array | None:
-        """Affinities that fall off with distance, for judging support; None if the kernel's own do."""
+        """Return affinities that decrease with distance, to judge support; None if the kernel's own affinities do."""
         ...
 
 
@@ -58,7 +56,7 @@ class Gaussian:
     """
 
     rule: Any  # a bandwidth rule
-    witness: float | None = None  # epsilon by which support is judged where the kernel's own is infinite
+    witness: float | None = None  # epsilon to judge support with if the kernel's own is infinite
 
     def fit(self, survey: Any) -> GaussianKernel:
         bandwidth = self.rule.bandwidth(survey)
@@ -69,7 +67,7 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class GaussianKernel:
-    """A Gaussian with its epsilon; at epsilon = inf every kept edge weighs 1."""
+    """A Gaussian with its epsilon; at epsilon = inf every edge of the graph weighs 1."""
 
     bandwidth: Bandwidth
     witness_epsilon: float | None = None
@@ -90,13 +88,13 @@ class GaussianKernel:
         return np.exp(measured * (-0.5 / self.witness_epsilon))
 
     def reach(self, eta: float) -> float:
-        """The distance at which the weight falls to eta."""
+        """Return the distance at which the weight falls to eta."""
         return float(np.sqrt(-2 * self.bandwidth.epsilon * np.log(eta)))
 
 
 @dataclass(frozen=True)
 class Affinity:
-    """Values that are affinities already: given as a matrix or computed by a callable."""
+    """A kernel for values that are affinities already: a precomputed matrix, or computed by a callable."""
 
     bandwidth: Bandwidth = field(default_factory=lambda: Bandwidth(np.nan, "none: affinities are given"))
     slack: ClassVar[float] = 0.0
@@ -149,13 +147,13 @@ class Named:
 
     @property
     def definite(self) -> bool:
-        """Whether it has no negative eigenvalues whatever the data."""
+        """Whether the kernel is positive semidefinite for any data."""
         if self.name in ("poly", "polynomial"):
             return self.degree == int(self.degree) and self.coef0 >= 0
         return self.name in ("rbf", "linear", "cosine", "laplacian", "chi2")
 
     def fit(self, points: Array, measure: Array, runner: Threads) -> tuple[KernelValues, Array, Reference]:
-        """The kernel with its numbers, its values between the points, and what they see of each other."""
+        """Return (fitted kernel, its values between the points (n, n), reference for the support of new rows)."""
         distances = Metric().fit(points)
         nearness, reference = Nearness.of(_nearest_place(distances, runner), measure)
         bandwidth = NO_BANDWIDTH
@@ -163,7 +161,7 @@ class Named:
         gamma = usual if self.gamma is None or isinstance(self.gamma, str) else self.gamma
         squared = distances.gram(runner) if self.name == "rbf" else None
         if isinstance(self.gamma, str) and squared is not None:
-            bandwidth = Percentile(50.0).bandwidth(DenseSurvey(distances, squared, measure))
+            bandwidth = Percentile(50.0).bandwidth(DenseStatistics(distances, squared, measure))
             gamma = 1 / (2 * bandwidth.epsilon)
         elif self.name == "rbf":
             bandwidth = Bandwidth(1 / (2 * gamma), "given" if self.gamma else "1 / n_features")
@@ -182,7 +180,7 @@ class Named:
 
 @dataclass(frozen=True)
 class KernelValues:
-    """k(x, anchor) for all anchors, and how near the nearest is."""
+    """A fitted kernel with values k(x, anchor) for all anchors, and the log mass from the nearest anchor."""
 
     distances: Distances
     nearness: Nearness
@@ -191,15 +189,15 @@ class KernelValues:
     gamma: float
     degree: float
     coef0: float
-    search: Any  # of the nearest anchor, where the kernel's own values do not tell
-    centre: Array | None  # "linear" is taken about the mean: centring undoes it, and rounding stays small
+    search: Any  # search of the nearest anchor, where kernel values do not give its distance
+    centre: Array | None  # mean, subtracted by "linear": centring cancels it, and rounding stays small
 
     @property
     def row_entries(self) -> int:
         return len(self.distances.anchors)
 
     def gram(self, squared: Array | None, runner: Threads) -> Array:
-        """Between the anchors; squared distances, where they are at hand, are overwritten."""
+        """Return the values between the anchors, (n, n); ``squared`` distances, if not None, are overwritten."""
         n = len(self.distances.anchors)
         out = np.empty((n, n)) if squared is None else squared
 
@@ -214,11 +212,11 @@ class KernelValues:
             squared = self.distances.cross(Z, slack=1e-13 / self.gamma)
             log_mass = self.nearness.log_mass(np.maximum(squared.min(axis=1), 0.0))
             return self._rbf(squared), log_mass
-        lists = self.search.closest(bounded(Z), 1, Threads(1))
+        lists = self.search.closest(clip_entries(Z), 1, Threads(1))
         return self._of(Z), self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
 
     def pairs(self, X: Array, Y: Array) -> Array:
-        """k(x, y) between any rows."""
+        """Return k(x, y) between the rows of X and of Y."""
         among = replace(self, distances=replace(self.distances, anchors=Y))
         return among._rbf(among.distances.cross(X)) if self.name == "rbf" else among._of(X)
 
@@ -231,18 +229,20 @@ class KernelValues:
     def _of(self, Z: Array) -> Array:
         anchors = self.distances.anchors
         if callable(self.name):
-            return _called(self.name, Z, anchors)
+            return _call_kernel(self.name, Z, anchors)
         if self.name == "linear":
             return (Z - self.centre) @ (anchors - self.centre).T
         from sklearn.metrics.pairwise import pairwise_kernels
 
         options = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        with np.errstate(over="ignore"):  # of a power; told when the kernel is centred
+        if self.name in ("chi2", "additive_chi2"):  # scikit-learn's loops for these refuse read-only arrays
+            Z, anchors = np.array(Z), np.array(anchors)
+        with np.errstate(over="ignore"):  # of a power; centring the kernel raises for it
             return pairwise_kernels(Z, anchors, metric=self.name, filter_params=True, **options)
 
 
 def _nearest_place(distances: Distances, runner: Threads) -> Array:
-    """Squared distance of each anchor to the nearest one in another place."""
+    """Return the squared distance of each anchor to the nearest distinct anchor, (n,)."""
     places, member = np.unique(distances.anchors, axis=0, return_inverse=True)
     lists = neighbors.build(replace(distances, anchors=places), "auto").closest(places, 2, runner)
     return lists.squared[lists.ptr[:-1] + 1][member.ravel()]
@@ -250,10 +250,10 @@ def _nearest_place(distances: Distances, runner: Threads) -> Array:
 
 @dataclass(frozen=True)
 class GivenValues:
-    """Rows of kernel values as the caller gives them.
+    """Rows of kernel values that the caller passes.
 
-    k(x, x) is not among them, so how near a point is cannot be told; a row is outside the data when its mass
-    sum |k(x, .)| is outside twice the range of the training rows'.
+    They do not include k(x, x), so distances are not available. A row is outside the data if its mass sum |k(x, .)| is
+    below half the least or above twice the largest mass of the training rows.
     """
 
     anchors: Array  # indices of the training columns
@@ -284,7 +284,7 @@ class GivenValues:
 
 
 @dataclass(frozen=True)
-class Pairwise:
+class CallableKernel:
     """A callable k(x, y) of two rows as a geometry whose values are affinities."""
 
     function: Callable[[Array, Array], float]
@@ -304,13 +304,13 @@ class PairwiseValues:
         return self.cross(self.anchors)
 
     def cross(self, Z: Array) -> Array:
-        return _called(self.function, Z, self.anchors)
+        return _call_kernel(self.function, Z, self.anchors)
 
     def nearest(self, Z: Array) -> Array:
         return self.cross(Z).argmax(axis=1)
 
 
-def _called(function: Callable[[Array, Array], float], Z: Array, anchors: Array) -> Array:
+def _call_kernel(function: Callable[[Array, Array], float], Z: Array, anchors: Array) -> Array:
     values = np.array([[function(z, a) for a in anchors] for z in Z], dtype=float).reshape(len(Z), len(anchors))
     bad = ~np.isfinite(values)
     if bad.any():

@@ -1,8 +1,8 @@
-"""Which points carry the spectral problem.
+"""Rules that select landmarks: the points on which the spectral problem is solved.
 
-Every choice is a value with ``select``, seeded by the estimator's ``random_state``. ``size`` is a count (int) or a
-fraction of the rows (float). Rows drawn at random keep their own weight. The others say where points should be, not how
-much there is: each stands for the rows it is nearest to, and weighs as much as they do (one on average).
+Every rule has a method ``select``, seeded by the estimator's ``random_state``. ``size`` is a count (int) or a fraction
+of the rows (float). Rows drawn uniformly at random keep their own weight. The other rules choose points regardless of
+the density of the rows, so each landmark gets the total weight of the rows it is nearest to (scaled to mean 1).
 """
 
 from __future__ import annotations
@@ -12,37 +12,39 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from sklearn.exceptions import ConvergenceWarning
 
-from . import _compiled, neighbors
+from . import neighbors
+from ._loops import selection as selection_loops
+from ._runtime.ownership import own
+from ._runtime.threads import Threads, row_blocks
+from ._runtime.typing import Array
 from .bandwidths import Neighbor, Percentile
+from .data.sources import InMemory, Source
 from .distances import Metric
-from .graphs import check_table
-from .runners import Threads, row_blocks
-from .sources import Elsewhere, InMemory, Source
-from .surveys import DenseSurvey
+from .graphs.drawing import check_table
+from .graphs.pair_statistics import DenseStatistics
+from .neighbors import tree
 
-Array = NDArray[Any]
-
-POOL_BYTES = 1 << 27  # of rows that landmarks are chosen among where the data is not in memory
+WEIGHED_ROWS = 1 << 18  # rows whose nearest landmarks are searched in one block
+POOL_BYTES = 1 << 27  # size of the random sample to choose from if the data is not in memory
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """The chosen points, which training rows they are (None: none of them), and their measure."""
+    """The chosen points, the indices of their training rows (None if they are not training rows), and their measure."""
 
     points: Array
     index: Array | None
     measure: Array
 
     def at(self, rows: Array) -> Anchors:
-        """Some of the anchors, in the order given."""
+        """Return the anchors ``rows``, in that order."""
         return Anchors(self.points[rows], None if self.index is None else self.index[rows], self.measure[rows])
 
-    def merged(self) -> Anchors:
-        """Equal points as one, of their joint measure."""
+    def merge_copies(self) -> Anchors:
+        """Return the anchors with equal points merged into one, which has the sum of their measures."""
         _, first, member = np.unique(self.points, axis=0, return_index=True, return_inverse=True)
         if len(first) == len(self.points):
             return self
@@ -51,22 +53,22 @@ class Anchors:
 
 
 def along_the_tree(anchors: Anchors, metric: Any) -> Anchors:
-    """Anchors near each other next to each other: a search and a product then run through memory in order."""
-    if getattr(metric, "name", None) != "euclidean" or anchors.points.shape[1] > neighbors.TREE_FEATURES:
+    """Return the anchors in the order of a k-d tree: close anchors are adjacent, so memory is read in order."""
+    if getattr(metric, "name", None) != "euclidean" or anchors.points.shape[1] > tree.TREE_FEATURES:
         return anchors
     return anchors.at(cKDTree(anchors.points, balanced_tree=False).indices)
 
 
 def given_columns(anchors: Anchors) -> Array:
-    """Which columns of a precomputed matrix belong to the anchors."""
+    """Return the columns of a precomputed matrix that belong to the anchors."""
     if anchors.index is None:
         raise ValueError("Landmarks of a precomputed matrix are chosen among its rows: pass a count or a fraction.")
     return anchors.index
 
 
 @dataclass(frozen=True)
-class Everything:
-    """Every training row with positive weight."""
+class AllRows:
+    """Every training row with positive weight is a landmark."""
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         index, X = np.flatnonzero(measure > 0), rows.array()
@@ -87,25 +89,25 @@ class Random:
     size: int | float
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        index = _some(measure, lambda able: count_of(self.size, able), rng)
+        index = _draw_rows(measure, lambda able: count_of(self.size, able), rng)
         return Anchors(rows.take(index), index, measure[index])
 
 
 @dataclass(frozen=True)
 class Enough:
-    """Four times the square root of the rows, at least 500 and at most all of them, at random."""
+    """Random rows: four times the square root of the number of rows, at least 500 and at most all."""
 
     @staticmethod
     def count(rows: int) -> int:
         return min(rows, max(500, int(4 * np.sqrt(rows))))
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        return Random(self.count(able(measure))).select(rows, measure, rng)
+        return Random(self.count(count_positive(measure))).select(rows, measure, rng)
 
 
 @dataclass(frozen=True)
-class UpTo:
-    """Every row while there are no more than ``most``; beyond, so many at random."""
+class AtMost:
+    """Every row if there are no more than ``most``, else ``most`` random rows."""
 
     most: int
 
@@ -113,12 +115,12 @@ class UpTo:
         return min(rows, self.most)
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        return Random(self.count(able(measure))).select(rows, measure, rng)
+        return Random(self.count(count_positive(measure))).select(rows, measure, rng)
 
 
 @dataclass(frozen=True)
 class Points:
-    """Points given by the caller; they need not be training rows.
+    """The caller's own points; they need not be training rows.
 
     >>> from outfold import DiffusionMaps
     >>> from outfold.datasets import s_curve
@@ -128,6 +130,9 @@ class Points:
     """
 
     points: Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", own(self.points))
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         if self.points.ndim != 2 or self.points.shape[1] != rows.shape[1]:
@@ -162,14 +167,16 @@ class KMeans:
         seed = int(rng.integers(2**31 - 1))
         means = MiniBatchKMeans(count, batch_size=max(self.batch, 2 * count), n_init=1, random_state=seed)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than centres: some stand for none
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than centres: extra ones go
             means.fit(points, sample_weight=measure[index])
         return _standing_for(Anchors(means.cluster_centers_, None, np.ones(count)), rows, measure)
 
 
 @dataclass(frozen=True)
 class FarthestPoint:
-    """Each the row farthest from those before, the first farthest from the mean: an even cover, edges included.
+    """Farthest-point sampling: each landmark is the row farthest from those before.
+
+    The first is the row farthest from the mean. The landmarks cover the data evenly, edges included.
 
     >>> from outfold import DiffusionMaps
     >>> from outfold.datasets import s_curve
@@ -183,14 +190,16 @@ class FarthestPoint:
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         points, index, count = _pool(rows, measure, self.size, rng)
         first = int(np.square(points - points.mean(axis=0)).sum(axis=1).argmax())
-        at = np.sort(_compiled.farthest_points(points, first, count))
+        at = np.sort(selection_loops.farthest_points(points, first, count))
         return _standing_for(Anchors(points[at], index[at], measure[index[at]]), rows, measure)
 
 
 @dataclass(frozen=True)
 class MinDistance:
-    """Rows in random order, each kept if it is far enough from those kept before: an even cover, as far apart as their
-    number allows. Of more than ``pool`` times as many rows a random part is looked at.
+    """Rows in random order, each selected if it is far enough from those selected before: an even cover.
+
+    The least distance is the largest that still gives ``size`` landmarks. With more than ``pool`` times as many rows,
+    landmarks are chosen from a random sample of that size.
 
     >>> from outfold import DiffusionMaps
     >>> from outfold.datasets import s_curve
@@ -207,10 +216,10 @@ class MinDistance:
         order = rng.permutation(len(points))
         points = points[order]
         low, high = 0.0, float(np.linalg.norm(np.ptp(points, axis=0)))
-        kept = _compiled.far_enough(points, 0.0, count)
+        kept = selection_loops.far_enough(points, 0.0, count)
         for _ in range(24):
             middle = (low + high) / 2
-            found = _compiled.far_enough(points, middle**2, count)
+            found = selection_loops.far_enough(points, middle**2, count)
             low, high = (middle, high) if len(found) == count else (low, middle)
             kept = found if len(found) == count else kept
         kept = kept[np.argsort(order[kept])]
@@ -222,8 +231,8 @@ class MinDistance:
 class InverseDensity:
     """Rows drawn with weights p^-3, so that landmarks have density 1 / p^2 where the rows have p.
 
-    p is a Gaussian density estimate over 2000 of the rows; below its first percentile it is held, else a few
-    outliers would be all that is drawn.
+    p is a Gaussian density estimate over 2000 of the rows, raised to at least its first percentile: otherwise a few
+    outliers would take all the draws.
 
     >>> from outfold import DiffusionMaps
     >>> from outfold.datasets import s_curve
@@ -238,10 +247,10 @@ class InverseDensity:
         points, index, count = _pool(rows, measure, self.size, rng)
         some = Random(min(len(points), 2000)).select(InMemory(points), measure[index], rng)
         distances = Metric().fit(some.points)
-        epsilon = Neighbor().bandwidth(DenseSurvey(distances, distances.gram(Threads()), some.measure)).epsilon
+        epsilon = Neighbor().bandwidth(DenseStatistics(distances, distances.gram(Threads()), some.measure)).epsilon
         blocks = row_blocks(len(points), len(some.points))
         density = np.concatenate([np.exp(-0.5 / epsilon * distances.cross(points[b])) @ some.measure for b in blocks])
-        least = max(np.quantile(density, 0.01), 1e-90 * density.max())  # whose cube can be divided by
+        least = max(np.quantile(density, 0.01), 1e-90 * density.max())  # large enough that 1 / cube is finite
         odds = np.maximum(density, least) ** -3.0 * measure[index]
         at = np.sort(rng.choice(len(points), size=count, replace=False, p=odds / odds.sum()))
         return _standing_for(Anchors(points[at], index[at], measure[index[at]]), rows, measure)
@@ -249,9 +258,11 @@ class InverseDensity:
 
 @dataclass(frozen=True)
 class RPCholesky:
-    """Rows by randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber, 2023): each is drawn where the kernel is not
-    yet explained by those before. Gaussian kernel; epsilon=None is the median squared distance. Of more than ``pool``
-    times as many rows a random part is looked at.
+    """Rows by randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber, 2023).
+
+    Each row is drawn with a probability proportional to the part of k(x, x) that the rows before do not explain. The
+    kernel is Gaussian; epsilon=None is the median squared distance. With more than ``pool`` times as many rows,
+    landmarks are chosen from a random sample of that size.
 
     >>> from outfold import DiffusionMaps
     >>> from outfold.datasets import s_curve
@@ -284,7 +295,7 @@ class RPCholesky:
 
 
 def _draw(odds: Array, taken: list[int], rng: np.random.Generator) -> int:
-    """A row by its odds, none twice; evenly once nothing is left to explain."""
+    """Return a row drawn by its odds, not one of ``taken``; uniformly once all odds are nearly 0."""
     odds[taken] = 0.0
     if odds.sum() <= 1e-12 * len(odds):
         odds = np.ones(len(odds))
@@ -294,23 +305,25 @@ def _draw(odds: Array, taken: list[int], rng: np.random.Generator) -> int:
 
 def _median_squared(points: Array) -> float:
     some = Metric().fit(points)
-    return Percentile(50.0).bandwidth(DenseSurvey(some, some.gram(Threads()), np.ones(len(some.anchors)))).epsilon
+    return Percentile(50.0).bandwidth(DenseStatistics(some, some.gram(Threads()), np.ones(len(some.anchors)))).epsilon
 
 
-def able(measure: Any) -> int:
-    """How many rows have a positive weight."""
+def count_positive(measure: Any) -> int:
+    """Return the number of rows with positive weight."""
     if isinstance(measure, np.ndarray):
         return len(measure) if measure.min() > 0 else int(np.count_nonzero(measure))
     return sum(measure.able)
 
 
-def _some(measure: Any, count: Any, rng: np.random.Generator) -> Array:
-    """So many rows of positive weight, at random, in order."""
-    return _positive(measure, np.sort(rng.choice(able(measure), size=count(able(measure)), replace=False)))
+def _draw_rows(measure: Any, count: Any, rng: np.random.Generator) -> Array:
+    """Return the sorted indices of random rows of positive weight; ``count`` maps their number to the number drawn."""
+    return _positive(
+        measure, np.sort(rng.choice(count_positive(measure), size=count(count_positive(measure)), replace=False))
+    )
 
 
 def _positive(measure: Any, ranks: Array) -> Array:
-    """Which rows are the ranks-th of positive weight."""
+    """Return the indices of the rows with these ranks among the rows of positive weight."""
     if measure.min() > 0:
         return ranks
     return np.flatnonzero(measure > 0)[ranks] if isinstance(measure, np.ndarray) else measure.positive(ranks)
@@ -319,19 +332,24 @@ def _positive(measure: Any, ranks: Array) -> Array:
 def _pool(
     rows: Source, measure: Array, size: int | float, rng: np.random.Generator, most: float = np.inf
 ) -> tuple[Array, Array, int]:
-    """Rows to choose from, which they are, and how many to choose: all, or ``most`` times as many at random (of what is
-    not in memory as many as make ``POOL_BYTES``)."""
-    most_of = able(measure)
+    """Return (points, their row indices, number of landmarks): the rows from which landmarks are chosen.
+
+    These are all rows of positive weight, or a random sample: at most ``most`` times the number of landmarks, and at
+    most ``POOL_BYTES`` if the data is not in memory.
+    """
+    most_of = count_positive(measure)
     count = count_of(size, most_of)
     enough = min(most_of, most * count)
     if not isinstance(rows, InMemory):
         enough = min(enough, max(count, POOL_BYTES // (8 * rows.shape[1])))
-    index = _some(measure, lambda _: int(enough), rng) if enough < most_of else _positive(measure, np.arange(most_of))
+    index = (
+        _draw_rows(measure, lambda _: int(enough), rng) if enough < most_of else _positive(measure, np.arange(most_of))
+    )
     return np.ascontiguousarray(rows.take(index), dtype=float), index, count
 
 
 def count_of(size: int | float, rows: int) -> int:
-    """A count or a fraction of the rows, as a count."""
+    """Return ``size``, a count (int) or a fraction (float) of ``rows``, as a count."""
     count = int(size) if isinstance(size, int | np.integer) else max(2, round(size * rows))
     if count > rows:
         raise ValueError(
@@ -345,28 +363,25 @@ def count_of(size: int | float, rows: int) -> int:
 
 @dataclass(frozen=True)
 class NearestTo:
-    """How much of some rows each point is the nearest to."""
+    """Callable that returns, for each landmark, the total weight of the rows it is nearest to."""
 
     search: Any
-    runner: Threads
 
     def __call__(self, points: Array, measure: Array, start: int) -> Array:
-        lists = self.search.closest(points, 1, self.runner)
+        lists = self.search.closest(points, 1, Threads())
         return np.bincount(lists.index[lists.ptr[:-1]], weights=measure, minlength=len(self.search.distances.anchors))
 
 
 def _standing_for(found: Anchors, rows: Source, measure: Array) -> Anchors:
-    """The landmarks with the weight of the rows they are nearest to; those nearest to none are left out."""
+    """Return the landmarks with the weight of the rows they are nearest to (mean 1), without landmarks of weight 0."""
     search = neighbors.build(Metric().fit(np.ascontiguousarray(found.points, dtype=float)), "auto")
-    mass = np.zeros(len(found.points))
-    if isinstance(rows, Elsewhere):
-        for _, (part,) in rows.joined(
-            NearestTo(search, Threads(1)), np.add, measure, Threads(), title="weighing landmarks"
-        ):
-            mass += part
-    else:
-        nearest = NearestTo(search, Threads())
-        for block, points in rows.blocks(1 << 18):
-            mass += nearest(points, measure[block], block.start)
+    mass = rows.reduce(
+        NearestTo(search),
+        np.add,
+        measure=measure,
+        runner=Threads(1),  # the search itself uses threads
+        title="weighing landmarks",
+        block=WEIGHED_ROWS,
+    )
     some = np.flatnonzero(mass > 0)
     return replace(found.at(some), measure=mass[some] / mass[some].mean())

@@ -1,40 +1,38 @@
-"""How far to believe the position of a point: its support, and a flag for 'outside the data'."""
+"""Measures of how far to trust the embedding of a point: its support, and a flag for 'outside the data'."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ._runtime.typing import Array
 
-SAMPLED_ROWS = 1_000_000  # training rows from which the typical mass is read, of those that are walked over
-LOG_FLOOR = -700.0  # log mass of a point that sees nothing but itself, where exp would underflow
+SAMPLED_ROWS = 1_000_000  # training rows for the typical mass; if there are more, an even sample of them
+LOG_FLOOR = -700.0  # log mass of a point without neighbours in reach, where exp would underflow
 
 
 @dataclass(frozen=True)
 class Trust:
-    """How far to believe the position of each row."""
+    """How far to trust the embedding of each row; every field is an array (rows,) or None."""
 
     support: Array  #: log kernel mass relative to the typical training row
-    flag: Array  #: outside the data
-    distance: Array | None = None  #: to the nearest training point, in units of how far its neighbours are
+    flag: Array  #: True if the row is outside the training data
+    distance: Array | None = None  #: to the nearest training point, in units of that point's distance to its neighbours
     residual: Array | None = None  #: k(x, x) - k_hat(x, x), 0 where the training points explain x, 1 where they do not
-    disagreement: Array | None = None  #: how far another extension puts it
-    error: Array | None = None  #: once calibrated, a radius that holds the position a joint fit would give
+    disagreement: Array | None = None  #: distance to the embedding by another extension
+    error: Array | None = None  #: after calibration: error radius, which contains the embedding by a joint fit
 
 
 @dataclass(frozen=True)
 class Nearness:
-    """Support where a kernel has no mass to speak of: -d^2 / (2 unit^2), d the distance to the nearest anchor."""
+    """Support if kernel mass says nothing about distance: -d^2 / (2 unit^2), d the distance to the nearest anchor."""
 
-    unit_squared: float  # median squared distance of an anchor to the nearest other place
+    unit_squared: float  # median squared distance of an anchor to the nearest distinct anchor
 
     @classmethod
     def of(cls, squared: Array, measure: Array) -> tuple[Nearness, Reference]:
-        """From the anchors' squared distances to the nearest other place."""
+        """Return (nearness, reference) from the anchors' squared distances to the nearest distinct anchor."""
         if not np.isfinite(squared).any():
             squared = np.ones(len(squared))
         squared = np.where(np.isfinite(squared), squared, np.nanmax(squared[np.isfinite(squared)]))
@@ -43,7 +41,7 @@ class Nearness:
         nearness = cls(float(squared[order[half]]))
         lonely = np.maximum(nearness.log_mass(squared), LOG_FLOOR)
         reference = Reference.of(lonely, np.zeros(len(squared)), measure)
-        return nearness, Reference(reference.typical, 4 * reference.lowest)  # twice as far as 99 % of the anchors
+        return nearness, Reference(reference.typical, 4 * reference.lowest)  # flag: twice as far as 99 % of anchors
 
     def log_mass(self, squared: Array) -> Array:
         return np.maximum(-0.5 * (squared / self.unit_squared), -np.finfo(float).max)
@@ -51,10 +49,12 @@ class Nearness:
 
 @dataclass(frozen=True)
 class Reference:
-    """What training rows look like to the rest of the training set."""
+    """Log masses of training rows, with which the log mass of a new row is compared."""
 
     typical: float  # median log mass of a training row without itself
-    lowest: float  # what falls below is outside the data: 99 % of the training rows, and every row itself, do not
+    # a row with a lower log mass is outside the data; 99 % of the training rows without themselves, and all with
+    # themselves, are above
+    lowest: float
 
     @classmethod
     def of(cls, lonely_log_mass: Array, log_mass: Array, measure: Array) -> Reference:

@@ -1,4 +1,4 @@
-"""Diffusion Nets: a spectral embedding learnt by a network, and the way back by another."""
+"""Diffusion Nets: a network that learns a spectral embedding, and another that learns its inverse."""
 
 from __future__ import annotations
 
@@ -6,52 +6,50 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _resolve
-from .._estimator import SpectralEstimator, sample_measure
-from ..extensions import Known
-from ..inverse import WayBack
-from ..neural import training
-from ..neural.estimators import NetworkEstimator
-from ..neural.nets import Net
-from ..neural.networks import Scaling
-from .diffusion import DiffusionMaps
-
-Array = NDArray[Any]
+from .._runtime.ownership import own
+from ..data.weights import sample_measure
+from ..engine.inverse import InverseModel
+from ..extensions.samples import Samples
+from ..neural import Net, training
+from ..neural.network import Standardization
+from . import parameters
+from .base import SpectralEstimator
+from .diffusion_maps import DiffusionMaps
+from .network_base import NetworkEstimator
 
 
 class DiffusionNet(NetworkEstimator):
-    """Diffusion Nets: an encoder that learns a spectral embedding, a decoder that goes back, and both in a row.
+    """Diffusion Nets: an encoder that learns a spectral embedding, and a decoder from coordinates back to features.
 
-    With y the embedding by ``spectral`` and o the encoder's outputs, each coordinate in units of its spread, the loss
-    is::
+    With y the embedding by ``spectral`` and o the encoder's outputs, each coordinate in units of its standard
+    deviation, the loss is::
 
         1/(2N) sum_i |o_i - y_i|^2 + mu/2 sum |W|^2 + eta/(2N) sum_j |(P - lambda_j) o_j|^2.
 
     The decoder has the same loss without the last term, from the encoder's outputs to features (Mishne, Shaham,
     Cloninger and Cohen, 2017). ``transform`` is the encoder: it needs neither PyTorch nor the training rows, of which
-    at most 2000 are kept for ``trust``. Training needs PyTorch: ``pip install "outfold[neural]"``.
+    at most 2000 are stored for ``trust``. Training needs PyTorch: ``pip install "outfold[neural]"``.
 
     Parameters
     ----------
     n_components : int, "auto" or sequence of int
-        As the spectral method takes it, whose own is replaced.
+        As in the spectral method; it replaces that method's own value.
     spectral : a spectral method, optional
-        Whose embedding is learnt; None is :class:`DiffusionMaps`. It is cloned, not touched.
+        The method whose embedding is learnt; None is :class:`DiffusionMaps`. It is cloned, not changed.
     hidden : sequence of int
         Widths of the encoder's hidden layers; the decoder has them in reverse.
     activation : "relu", "elu", "tanh", "sigmoid" or "sine"
     weight_decay : float
         mu. scikit-learn's MLPRegressor has ``alpha/(2N) sum |W|^2`` beside ``1/(2Nd) sum |o - y|^2``, with d outputs:
-        its alpha is mu = alpha d / N here, where coordinates have spread 1.
+        its alpha corresponds to mu = alpha d / N, since coordinates have standard deviation 1.
     eigen_penalty : float
-        eta: how much outputs are made eigenvectors of the Markov matrix P between the anchors. Only for methods that
-        have one: DiffusionMaps and LaplacianEigenmaps (random walk).
+        eta: the weight of the penalty that makes outputs eigenvectors of the Markov matrix P between the anchors. Only
+        for methods that have one: DiffusionMaps and LaplacianEigenmaps (random walk).
     inverse : "net", None or another extension
-        The way back; None learns none, for when only ``transform`` is wanted.
+        The decoder; None trains none, if you need ``transform`` only.
     solver : "auto", "lbfgs" or "adam"
         "lbfgs" takes all rows at once, in double precision; "adam" batches of them, in single precision, with a
         row's neighbours for the eigenvector term. "auto" is "lbfgs" up to 3000 rows.
@@ -59,36 +57,36 @@ class DiffusionNet(NetworkEstimator):
         Iterations of L-BFGS (None: 500) or epochs of Adam (None: as many as see 2,000,000 rows in all, between 10 and
         200).
     batch : int
-        Rows a step of Adam.
+        Rows per step of Adam.
     rate : float
-        Of Adam, at the beginning; it falls along a cosine.
+        The initial learning rate of Adam; it falls along a cosine.
     validation : float
-        The part of the rows that is held out: the parameters with the least error there are kept. 0: none.
+        The share of the rows that is held out; training returns the parameters with the least error on them. 0: none.
     patience : int, optional
         Iterations without a smaller error before training ends (None: 50 of L-BFGS, 30 of Adam).
     tolerance : float
-        The part by which an error must be smaller.
+        The relative decrease that counts as a smaller error.
     random_state : int, RandomState or None
         Seeds the spectral method, first weights, batches and held-out rows.
     device : "auto", "cpu", "cuda" or another of PyTorch's
     n_jobs : int or None
         Threads; None is every core.
     verbose : bool
-        Show progress for what takes longer than two seconds.
+        Show the progress of steps that take longer than two seconds.
 
     Attributes
     ----------
     embedding_ : array, the spectral embedding of the training rows
-    spectral_ : the fitted spectral method; ``score`` asks it, nothing else does
+    spectral_ : the fitted spectral method; only ``score`` uses it
     encoder_, decoder_ : networks as NumPy arrays
-    history_ : dict of arrays, losses and their parts by iteration; ``decoder_history_`` of the decoder
+    history_ : dict of arrays, losses and their parts by iteration; ``decoder_history_`` is that of the decoder
     reconstruction_error_ : mean of ``|x - r(x)|^2`` over the training rows
-    report_ : of the spectral fit; ``extension_gap`` is the largest ``|transform - embedding_|``
+    report_ : the report of the spectral fit; ``extension_gap`` is the largest ``|transform - embedding_|``
 
     Examples
     --------
     >>> from outfold.datasets import circle
-    >>> X = circle(200)
+    >>> X = circle(200, random_state=0)
     >>> net = DiffusionNet(hidden=(20,), max_iter=50, random_state=0).fit(X)
     >>> net.transform(X[:3]).shape, net.inverse_transform(net.transform(X[:3])).shape
     ((3, 2), (3, 2))
@@ -138,19 +136,19 @@ class DiffusionNet(NetworkEstimator):
     # -- fitting ---------------------------------------------------------------------------
 
     def _fit(self, X: Any, sample_weight: Any) -> None:
-        seed = _resolve.seed(self.random_state)
+        seed = parameters.seed(self.random_state)
         encoder = self._net(seed)
-        inverse = None if self.inverse is None else _resolve.extension(self.inverse, None, name="inverse")
+        inverse = None if self.inverse is None else parameters.extension(self.inverse, None, name="inverse")
         method = self._method(seed)
         training.library()
         X = self._validate(X, reset=True)
         runner = self._runner()
-        rows, measure = np.ascontiguousarray(X, dtype=float), sample_measure(sample_weight, len(X))
-        method._fit(rows, sample_weight)  # its warnings are in the report, and given with ours
+        rows, measure = own(X), sample_measure(sample_weight, len(X))
+        method._fit(rows, sample_weight)  # `fit` raises its warnings from the report
         self.spectral_ = method
         embedding = np.asarray(self.spectral_.embedding_, dtype=float)
         counted = measure > 0
-        known = Known.of(rows[counted], embedding[counted], measure[counted], None, self.spectral_.model_)
+        known = Samples.of(rows[counted], embedding[counted], measure[counted], None, self.spectral_.model_)
         network, self.history_ = encoder.learn(known, runner)
         places = self._adopt_network(network, rows, measure, runner)
         self.embedding_ = embedding.astype(X.dtype, copy=False)
@@ -162,10 +160,10 @@ class DiffusionNet(NetworkEstimator):
             extension_gap=float(np.abs(places - embedding).max()),
             amplification=1.0,
         )
-        self._learn_back(inverse, Known.of(places[counted], rows[counted], measure[counted]), encoder, runner)
+        self._learn_back(inverse, Samples.of(places[counted], rows[counted], measure[counted]), encoder, runner)
 
     def _net(self, seed: int) -> Net:
-        """The encoder's specification, checked."""
+        """Return the specification of the encoder, checked."""
         found = Net(
             self.hidden,
             self.activation,
@@ -181,17 +179,17 @@ class DiffusionNet(NetworkEstimator):
             seed,
             self.device,
         )
-        return _resolve.net(found, type(self).__name__)
+        return parameters.net(found, type(self).__name__)
 
     def _method(self, seed: int) -> SpectralEstimator:
-        """The spectral method, with the components asked for."""
+        """Return an unfitted clone of the spectral method, with ``n_components`` of this estimator."""
         method = DiffusionMaps() if self.spectral is None else self.spectral
         if not isinstance(method, SpectralEstimator) or isinstance(method, NetworkEstimator):
             raise ValueError(f"spectral={method!r} must be a spectral method of outfold, such as DiffusionMaps().")
         known = method.get_params(deep=False)
         if "n_components" not in known:
             raise ValueError(f"{type(method).__name__} has no n_components: take LaplacianEigenmaps instead.")
-        given = method._precomputed()
+        given = method._precomputed_parameter()
         if given:
             raise ValueError(f"spectral: {given}='precomputed' has no features for a network to learn from.")
         asked = {
@@ -204,32 +202,32 @@ class DiffusionNet(NetworkEstimator):
             asked["random_state"] = seed
         return clone(method).set_params(**asked)
 
-    def _learn_back(self, spec: Any, known: Known, encoder: Net, runner: Any) -> None:
-        """A decoder from coordinates to features, and how far there and back ends from the training rows."""
+    def _learn_back(self, spec: Any, known: Samples, encoder: Net, runner: Any) -> None:
+        """Fit the decoder from coordinates to features, and measure ``reconstruction_error_``."""
         for name in ("_way_back", "decoder_history_", "reconstruction_error_"):
             self.__dict__.pop(name, None)
         if spec is None:
             return
         share = known.measure / known.measure.sum()
-        if not isinstance(spec, Net):  # it may pass through the training rows: what held-out rows leave counts
-            self._way_back = WayBack.of(Known.of(known.values, known.points, known.measure), spec, runner)
+        if not isinstance(spec, Net):  # it may interpolate the training rows: use the held-out error
+            self._way_back = InverseModel.of(Samples.of(known.values, known.points, known.measure), spec, runner)
             total = float(share @ np.square(known.values - share @ known.values).sum(axis=1))
             self.reconstruction_error_ = self._way_back.error**2 * total
             return
         if self.inverse == "net":
             spec = replace(encoder, hidden=encoder.hidden[::-1], eigen_penalty=0.0)
-        scale = Scaling.of(known.points, known.measure, common=False).spread
+        scale = Standardization.of(known.points, known.measure, common=False).spread
         decoder, self.decoder_history_ = spec.learn(replace(known, points=known.points / scale), runner)
         last = self.decoder_history_.get("held_out", 2 * self.decoder_history_["fit"])
         error = float(np.sqrt(np.min(last, initial=np.inf) / known.values.shape[1]))
-        self._way_back = WayBack(decoder, scale, error, spec, ())
+        self._way_back = InverseModel(decoder, scale, error, spec, ())
         squares = np.square(self._way_back.embed(known.points, runner) - known.values).sum(axis=1)
         self.reconstruction_error_ = float(share @ squares)
 
     # -- how good it is --------------------------------------------------------------------
 
     def score(self, X: Any, y: Any = None) -> float:
-        """-(mean squared error) of ``transform(X)`` against the spectral method's own extension: for grid searches.
+        """Return -(mean squared error) of ``transform(X)`` against the spectral method's extension: for grid searches.
 
         Parameters
         ----------

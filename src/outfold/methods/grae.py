@@ -1,4 +1,4 @@
-"""Geometry regularised autoencoders: a bottleneck that follows an embedding."""
+"""Geometry regularised autoencoders: networks whose bottleneck follows an embedding."""
 
 from __future__ import annotations
 
@@ -6,32 +6,31 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _resolve
-from .._engine import check_points
-from ..inverse import WayBack
+from .._runtime.ownership import own
+from .._runtime.threads import Threads
+from .._runtime.typing import Array
+from ..engine.fit import check_points
+from ..engine.inverse import InverseModel
+from ..extensions.alignment import Alignment
 from ..neural import training
-from ..neural.estimators import NetworkEstimator
-from ..neural.nets import held_out, network, spacing
-from ..neural.networks import ACTIVATIONS, Scaling
-from ..quality import Alignment
-from ..runners import Threads
-from .islands import Islands, embedded
+from ..neural.extension import network, spacing, split_held_out
+from ..neural.network import ACTIVATIONS, Standardization
+from . import parameters
+from .network_base import NetworkEstimator
+from .separate_pieces import Islands, embed_quietly
 
-Array = NDArray[Any]
-
-SHARED = 0.2  # part of a subsample that all subsamples have in common
-SEEN, EPOCHS = 300_000, (5, 400)  # rows that all epochs see together, with the fewest and the most epochs
-BATCH, LARGE_BATCH, LARGE = 64, 256, 10_000  # of fewer and of more rows than LARGE
+SHARED_FRACTION = 0.2  # share of a subsample that is common to all subsamples
+TRAINING_ROWS, EPOCH_RANGE = 300_000, (5, 400)  # rows read by all epochs together; the fewest and the most epochs
+SMALL_BATCH, LARGE_BATCH, LARGE_BATCH_FROM = 64, 256, 10_000  # batch sizes up to and beyond LARGE_BATCH_FROM rows
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """What a fit of GRAE says about itself."""
+class GraeReport:
+    """The report of a fit of GRAE."""
 
     method: str
     n_samples: int
@@ -41,7 +40,7 @@ class Encoded:
     parts: int  # subsamples the target was computed on
     iterations: int
     extension_gap: float  # largest |transform - target| over the training rows
-    reconstruction: float  # mean squared error a feature, training rows
+    reconstruction: float  # mean squared error per feature, over the training rows
     amplification: float = 1.0
     warnings: tuple[str, ...] = ()
 
@@ -59,58 +58,58 @@ class Encoded:
 
 
 class GRAE(NetworkEstimator):
-    """Geometry regularised autoencoder: there and back through coordinates that follow an embedding.
+    """Geometry regularised autoencoder: an encoder and a decoder, with coordinates that follow an embedding.
 
-    With e the target's embedding, z = encode(x), features and coordinates in units of their common spread, the loss
-    is::
+    With e the target's embedding, z = encode(x), features and coordinates in units of their common standard
+    deviation, the loss is::
 
         mean |x - decode(z)|^2 + lambda mean |z - e|^2 + mu/2 sum |W|^2
 
     with means over rows and columns (Duque, Morin, Wolf and Moon, 2022). lambda = 0 is a plain autoencoder. Training
     needs PyTorch: ``pip install "outfold[neural]"``; a trained model needs neither it nor the training rows, of which
-    at most 2000 are kept for ``trust``.
+    at most 2000 are stored for ``trust``.
 
     Parameters
     ----------
     n_components : int
-        Coordinates; of the target too if it has such a parameter.
+        How many coordinates; also passed to the target if it has such a parameter.
     target : estimator, array of shape (n_samples, n_components) or None
         What the coordinates follow: any estimator with ``fit_transform`` (it is cloned), a fitted one (its
-        ``transform`` is used as it is), or the positions themselves. None is
-        :class:`outfold.methods.islands.Islands`: Isomap, of each connected piece of the data by itself.
+        ``transform`` is used as it is), or the coordinates themselves. None is
+        :class:`outfold.methods.Islands`: Isomap of each connected component of the data by itself.
     weight : float
         lambda.
     relax : float in (0, 1]
-        The part of lambda that is left at the end of training; it falls geometrically.
+        The share of lambda that remains at the end of training; lambda falls geometrically.
     hidden : sequence of int
         Widths of the encoder's hidden layers; the decoder has them in reverse.
     activation : "sine", "relu", "elu", "tanh" or "sigmoid"
-        A decoder has few inputs and must tell near places apart, which sines learn sooner (Sitzmann et al., 2020).
+        A decoder has few inputs and must separate near points, which sines learn sooner (Sitzmann et al., 2020).
     weight_decay : float
         mu.
     target_rows : int
-        Of more rows the target is fitted to a random subsample of so many, and puts the others where its
-        ``transform`` does. One that has none is computed on subsamples that have a fifth of their rows in common: over
-        those each is turned onto the first.
+        If there are more rows, the target is fitted to a random subsample of ``target_rows`` rows, and its
+        ``transform`` embeds the others. A target without ``transform`` is computed on several subsamples that have a
+        fifth of their rows in common; over the common rows, each is aligned to the first.
     epochs : int, optional
-        Of Adam; None: as many as see 300,000 rows in all, between 5 and 400.
+        Epochs of Adam; None: as many as read 300,000 rows in all, between 5 and 400.
     batch : int, optional
-        Rows a step; None: 64, or 256 of more than 10,000 rows.
+        Rows per step; None: 64, or 256 if there are more than 10,000 rows.
     rate : float
-        Of Adam, at the beginning; it falls along a cosine.
+        The initial learning rate of Adam; it falls along a cosine.
     validation : float
-        The part of the rows that is held out: the parameters with the least loss there are kept. 0: none.
+        The share of the rows that is held out; training returns the parameters with the least loss on them. 0: none.
     patience : int
         Epochs without a smaller loss before training ends.
     tolerance : float
-        The part by which a loss must be smaller.
+        The relative decrease that counts as a smaller loss.
     random_state : int, RandomState or None
         Seeds the target, first weights, batches, subsamples and held-out rows.
     device : "auto", "cpu", "cuda" or another of PyTorch's
     n_jobs : int or None
         Threads; None is every core.
     verbose : bool
-        Show progress for what takes longer than two seconds.
+        Show the progress of steps that take longer than two seconds.
 
     Attributes
     ----------
@@ -118,7 +117,7 @@ class GRAE(NetworkEstimator):
     encoder_, decoder_ : networks as NumPy arrays
     history_ : dict of arrays, losses and their parts by epoch
     reconstruction_error_ : mean of ``|x - r(x)|^2`` over the training rows
-    report_ : what a fit says about itself
+    report_ : the report of the fit
 
     Examples
     --------
@@ -176,7 +175,7 @@ class GRAE(NetworkEstimator):
     # -- fitting ---------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]
-        """Find the target, and train.
+        """Compute the target embedding, and train both networks.
 
         Parameters
         ----------
@@ -190,34 +189,35 @@ class GRAE(NetworkEstimator):
         return self.fit(X, y).transform(X, on_far="keep")
 
     def _fit(self, X: Any, sample_weight: Any = None) -> None:
-        seed = _resolve.seed(self.random_state)
-        hidden = _resolve.widths("hidden", self.hidden)
-        columns = _resolve.count("n_components", self.n_components)
-        weight = _resolve.number("weight", self.weight, low=0.0)
-        relax = _resolve.number("relax", self.relax, low=0.0, high=1.0, open_low=True)
-        decay = _resolve.number("weight_decay", self.weight_decay, low=0.0)
-        share = _resolve.number("validation", self.validation, low=0.0, high=0.9)
-        most = _resolve.count("target_rows", self.target_rows, low=10)
-        _resolve.one_of("activation", self.activation, tuple(ACTIVATIONS))
-        self._plan(seed, rows=1)  # refuses what is wrong before rows are looked at
+        seed = parameters.seed(self.random_state)
+        hidden = parameters.widths("hidden", self.hidden)
+        columns = parameters.count("n_components", self.n_components)
+        weight = parameters.number("weight", self.weight, low=0.0)
+        relax = parameters.number("relax", self.relax, low=0.0, high=1.0, open_low=True)
+        decay = parameters.number("weight_decay", self.weight_decay, low=0.0)
+        share = parameters.number("validation", self.validation, low=0.0, high=0.9)
+        most = parameters.count("target_rows", self.target_rows, low=10)
+        parameters.one_of("activation", self.activation, tuple(ACTIVATIONS))
+        self._plan(seed, rows=1)  # refuses invalid parameters before the rows are read
         training.library()
         X = self._validate(X, reset=True)
         plan = self._plan(seed, rows=len(X))
-        rows, runner = np.ascontiguousarray(X, dtype=float), self._runner()
+        rows, runner = own(X), self._runner()
         check_points(rows)
         if weight == 0:
-            embedding, parts = np.random.default_rng([seed, 4]).normal(size=(len(rows), columns)), 0  # for its scale
+            # a plain autoencoder has no target: random values set the scale of the coordinates
+            embedding, parts = np.random.default_rng([seed, 4]).normal(size=(len(rows), columns)), 0
         else:
             embedding, parts = self._target(rows, columns, most, seed)
         measure = np.ones(len(rows))
-        source, middle = (Scaling.of(values, measure, common=True) for values in (rows, embedding))
+        source, middle = (Standardization.of(values, measure, common=True) for values in (rows, embedding))
         rng = np.random.default_rng(seed)
         layers = (rows.shape[1], *hidden, columns)
         start = [
             training.initial(sizes, self.activation, spacing(values, runner), rng)
             for sizes, values in ((layers, source(rows)), (layers[::-1], middle(embedding)))
         ]
-        held = held_out(np.arange(len(rows)), share, rng)
+        held = split_held_out(np.arange(len(rows)), share, rng)
         depth = len(start[0])
         task = training.Autoencoder(
             source(rows), middle(embedding), held, self.activation, depth, weight, relax, decay, plan
@@ -231,29 +231,29 @@ class GRAE(NetworkEstimator):
         decoder = network(trained.parameters[depth:], self.activation, middle, source)
         self._settle(rows, places, embedding, decoder, parts, runner)
 
-    def _plan(self, seed: int, rows: int) -> training.Plan:
-        epochs = training.passes(SEEN, rows, *EPOCHS) if self.epochs is None else self.epochs
-        batch = self.batch if self.batch is not None else BATCH if rows <= LARGE else LARGE_BATCH
-        return training.Plan(
+    def _plan(self, seed: int, rows: int) -> training.Schedule:
+        epochs = training.passes(TRAINING_ROWS, rows, *EPOCH_RANGE) if self.epochs is None else self.epochs
+        batch = self.batch if self.batch is not None else SMALL_BATCH if rows <= LARGE_BATCH_FROM else LARGE_BATCH
+        return training.Schedule(
             "adam",
-            _resolve.count("epochs", epochs),
-            _resolve.count("batch", batch),
-            _resolve.number("rate", self.rate, low=0.0, open_low=True),
-            _resolve.count("patience", self.patience),
-            _resolve.number("tolerance", self.tolerance, low=0.0),
+            parameters.count("epochs", epochs),
+            parameters.count("batch", batch),
+            parameters.number("rate", self.rate, low=0.0, open_low=True),
+            parameters.count("patience", self.patience),
+            parameters.number("tolerance", self.tolerance, low=0.0),
             seed,
             self.device,
         )
 
     def _settle(self, rows: Array, places: Array, embedding: Array, decoder: Any, parts: int, runner: Threads) -> None:
-        """Measure the way there and back."""
+        """Store the decoder, the reconstruction error and the report."""
         squares = np.square(decoder.embed(places, runner) - rows).sum(axis=1)
         self.reconstruction_error_ = float(squares.mean())
         spread = np.square(rows - rows.mean(axis=0)).sum(axis=1).mean()
         error = np.sqrt(self.reconstruction_error_ / spread)
-        self._way_back = WayBack(decoder, np.ones(places.shape[1]), float(error), "GRAE", ())
+        self._way_back = InverseModel(decoder, np.ones(places.shape[1]), float(error), "GRAE", ())
         told = "none" if not parts else type(self.target).__name__ if self.target is not None else "Islands"
-        self.report_ = Encoded(
+        self.report_ = GraeReport(
             "GRAE",
             len(rows),
             rows.shape[1],
@@ -268,12 +268,12 @@ class GRAE(NetworkEstimator):
     # -- the target ------------------------------------------------------------------------
 
     def _target(self, rows: Array, columns: int, most: int, seed: int) -> tuple[Array, int]:
-        """Where the target puts the rows, and on how many parts it was computed."""
+        """Return the target embedding of the rows, and the number of subsamples it was computed on."""
         target = Islands(n_jobs=self.n_jobs) if self.target is None else self.target
         if not hasattr(target, "fit_transform"):
             return _positions(target, len(rows), columns), 1
         if _is_fitted(target):
-            return _positions(embedded(target, rows), len(rows), columns), 1
+            return _positions(embed_quietly(target, rows), len(rows), columns), 1
         asked = {"n_components": columns, "random_state": seed, "n_jobs": self.n_jobs}
         known = target.get_params(deep=False)
         settings = {
@@ -289,10 +289,10 @@ class GRAE(NetworkEstimator):
         if not hasattr(target, "transform"):
             return _in_parts(rows, find, most, rng)
         chosen = np.sort(rng.choice(len(rows), most, replace=False))
-        return _positions(embedded(fresh().fit(rows[chosen]), rows), len(rows), columns), 1
+        return _positions(embed_quietly(fresh().fit(rows[chosen]), rows), len(rows), columns), 1
 
     def score(self, X: Any, y: Any = None) -> float:
-        """-(mean squared error) a feature of ``reconstruct(X)``: for grid searches.
+        """Return -(mean squared error) per feature of ``reconstruct(X)``: for grid searches.
 
         Parameters
         ----------
@@ -312,8 +312,8 @@ def _is_fitted(target: Any) -> bool:
 
 
 def _positions(values: Any, rows: int, columns: int) -> Array:
-    """A target's positions, checked."""
-    found = np.asarray(values, dtype=float)
+    """Return the target embedding as an array of shape (rows, columns), checked."""
+    found = np.array(values, dtype=float)
     if found.shape != (rows, columns):
         raise ValueError(
             f"The target has shape {found.shape}, but {rows} rows and n_components={columns} need ({rows}, {columns})."
@@ -328,9 +328,9 @@ def _positions(values: Any, rows: int, columns: int) -> Array:
 
 
 def _in_parts(rows: Array, find: Any, most: int, rng: np.random.Generator) -> tuple[Array, int]:
-    """Positions by subsamples: each is turned onto the first over the rows that all of them have."""
+    """Return an embedding by subsamples, each aligned to the first over their common rows, and their number."""
     order = rng.permutation(len(rows))
-    shared = max(2, int(SHARED * most))
+    shared = max(2, int(SHARED_FRACTION * most))
     common, rest = order[:shared], order[shared:]
     count = int(np.ceil(len(rest) / (most - shared)))
     found: Array | None = None

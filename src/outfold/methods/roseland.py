@@ -10,11 +10,15 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _resolve, planning, updates
-from .._engine import Fit, Recipe
-from .._estimator import SpectralEstimator
+from .._runtime.ownership import freeze
+from ..data.weights import weight_unit
+from ..engine import plan as planning
+from ..engine import update as updating
+from ..engine.fit import Fit, Recipe
 from ..exceptions import SpectrumWarning
-from ..roseland import LandmarkDiffusion, LandmarkMarkov
+from ..operators.landmark_diffusion import LandmarkDiffusion, LandmarkMarkov
+from . import parameters
+from .base import SpectralEstimator
 
 
 class Roseland(SpectralEstimator):
@@ -22,7 +26,7 @@ class Roseland(SpectralEstimator):
 
     With W the Gaussian kernel between rows and landmarks, c = W'm, d = W c and W' diag(m / d) W = V sigma^2 V', the
     embedding is sigma^(2t) psi, psi(x) = sqrt(sum d) w(x, .) V / (sigma d(x)). One step is two steps of
-    diffusion maps. A new point is the same line with its own row.
+    diffusion maps. A new point has the same formula with its own row.
 
     Parameters
     ----------
@@ -32,14 +36,14 @@ class Roseland(SpectralEstimator):
     landmarks : "auto", int, float, array or a choice of :mod:`outfold.landmarks`
         How many rows, which fraction of them, or the points themselves. "auto": 4 sqrt(n), at least 500.
     epsilon : float, rule name or rule
-        w = exp(-d^2 / (2 epsilon)); rules look at the landmarks.
+        w = exp(-d^2 / (2 epsilon)); rules use the distances between landmarks.
     alpha : float in [0, 1]
         How much of the density, of rows and of landmarks, to remove: 1 leaves none (Laplace-Beltrami), 0 is
         Roseland as published.
     t : float >= 0
         Diffusion time.
     n_neighbors : None, int, "auto" or ``Union(k)`` of :mod:`outfold.graphs`
-        How many of its nearest landmarks a row keeps: all (None), that many, or all up to 1000 landmarks and
+        How many of its nearest landmarks a row uses: all (None), this many, or all up to 1000 landmarks and
         32 beyond ("auto").
     metric : name, callable or Metric
         Any of scikit-learn's.
@@ -47,19 +51,19 @@ class Roseland(SpectralEstimator):
         As in :class:`DiffusionMaps`.
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
     memory : "auto", int or str
-        How much the fit may take, in bytes or as "4GB"; "auto" is 70 % of what is free. More means fewer searches;
-        a fit that cannot do with it is refused.
-    checkpoint : None, folder or ``Checkpoint`` of :mod:`outfold.checkpoints`
-        Where to keep what the passes have so far. The same fit, begun again after it was killed, goes on from
-        there and ends bitwise the same.
+        How much memory the fit may take, in bytes or as "4GB"; "auto" is 70 % of the free memory. More memory means
+        fewer searches; a fit that needs more than this is refused.
+    checkpoint : None, folder or ``Checkpoint`` of :mod:`outfold.data`
+        Where to store the intermediate results of the passes. If the fit is killed and started again, it resumes from
+        there, and its result is bitwise the same.
     updatable : bool
-        Keep the sums that ``update`` goes on from: a table of landmarks times landmarks, or its nonzero entries.
+        Store the sums that ``update`` starts from: a table of landmarks times landmarks, or its nonzero entries.
     random_state : int, RandomState or None
         Seeds the choice of landmarks; nothing else is random.
     n_jobs : int or None
         Threads; None is every core.
     verbose : bool
-        Show progress for what takes longer than two seconds.
+        Show the progress of steps that take longer than two seconds.
 
     Examples
     --------
@@ -70,7 +74,7 @@ class Roseland(SpectralEstimator):
     ((3, 2), (300, 3))
     """
 
-    _past: updates.Past | None  # what an update goes on from; set by a fit
+    _past: updating.UpdateState | None  # the state that `update` starts from; set by a fit
 
     def __init__(
         self,
@@ -110,53 +114,54 @@ class Roseland(SpectralEstimator):
         self.verbose = verbose
 
     def _recipe(self) -> Recipe:
-        alpha = _resolve.number("alpha", self.alpha, low=0.0, high=1.0)
-        normalization = LandmarkMarkov(_resolve.number("t", self.t, low=0.0))
+        alpha = parameters.number("alpha", self.alpha, low=0.0, high=1.0)
+        normalization = LandmarkMarkov(parameters.number("t", self.t, low=0.0))
         if self.landmarks is None:
             raise ValueError("landmarks=None: Roseland needs landmarks; pass 'auto', a count, a fraction or points.")
         return Recipe(
             method=type(self).__name__,
             view=LandmarkDiffusion(
-                **_resolve.landmark_stages(self),
+                **parameters.landmark_stages(self),
                 alpha=alpha,
                 normalization=normalization,
-                memory=_resolve.memory(self.memory),
-                checkpoint=_resolve.checkpoint(self.checkpoint),
-                updatable=_resolve.flag(self, "updatable"),
+                memory=parameters.memory(self.memory),
+                checkpoint=parameters.checkpoint(self.checkpoint),
+                updatable=parameters.flag(self, "updatable"),
             ),
-            wanted=_resolve.wanted(self.n_components),
-            landmarks=_resolve.landmark_choice(self.landmarks),
-            solver=_resolve.solver(self.solver),
+            wanted=parameters.parse_components(self.n_components),
+            landmarks=parameters.landmark_choice(self.landmarks),
+            solver=parameters.solver(self.solver),
         )
 
     # -- new rows in the model -------------------------------------------------------------
 
     def update(self, X: Any, y: Any = None, *, sample_weight: Any = None, source: Any = None) -> Self:
-        """Take new rows into the model; coordinates stay where they were, as far as the data allow.
+        """Add new rows to the model; coordinates of old rows change as little as the data allow.
 
         The old rows are not needed. New rows enter the sums over rows exactly; the degrees of old rows, which new rows
-        change, are rescaled by what the landmarks know of them (:mod:`outfold.updates`). Epsilon stays. Where a crowd
-        of new rows has little support, some of them become landmarks; old rows see these through the old landmarks.
-        Other rows outside the data stay flagged by ``trust``.
+        change, are rescaled by an estimate from the landmarks (:mod:`outfold.engine.update`). Epsilon stays the same.
+        Where many new rows have little support, some of them become landmarks; the affinities of old rows to these are
+        computed through the old landmarks. Other rows outside the data are still flagged by ``trust``.
 
-        Columns follow the old ones: pairs that are apart get the place and sign of the column they overlap with most,
-        so ``eigenvalues_`` need not be in order; within groups of nearly equal eigenvalues, which drift may
-        mix, they are rotated, and ``eigenvalues_`` are those of the rotated functions. ``report_.drift`` tells how
-        far landmarks moved all the same. There is no ``embedding_`` after an update: call ``transform``.
+        Columns follow the old ones: well-separated eigenpairs get the index and sign of the column they overlap with
+        most, so ``eigenvalues_`` need not be in order; within groups of nearly equal eigenvalues, which drift may
+        mix, they are rotated, and ``eigenvalues_`` are those of the rotated functions. ``report_.drift`` says how
+        far landmarks moved nevertheless. There is no ``embedding_`` after an update: call ``transform``.
 
         Parameters
         ----------
         X : array of shape (n_new, n_features), or what ``fit`` takes block by block
         y : ignored
         sample_weight : array, optional
-            Of the new rows, in the unit of the fit's; with ``source``, of all its rows.
+            Weights of the new rows, in the unit of those of the fit; with ``source``, of all its rows.
         source : what ``fit`` takes, optional
-            All rows, old and new: sums are taken over them again, and the result is that of a fit with these landmarks
-            and this epsilon, in the old coordinates.
+            All rows, old and new: sums are computed over them again, and the result is that of a fit with the same
+            landmarks and epsilon, in the old coordinates.
         """
         check_is_fitted(self)
         updated = copy.copy(self)  # an update that fails leaves self as it was
         updated._update(X, sample_weight, source)
+        freeze(updated)
         self.__dict__ = updated.__dict__
         for text in self.report_.warnings:
             warnings.warn(text, SpectrumWarning, stacklevel=2)
@@ -165,26 +170,23 @@ class Roseland(SpectralEstimator):
     def _fit(self, X: Any, sample_weight: Any) -> None:
         super()._fit(X, sample_weight)
         if self._past is not None:
-            self._past = replace(self._past, unit=updates.unit(sample_weight))
+            self._past = replace(self._past, unit=weight_unit(sample_weight))
 
     def _adopt(self, found: Fit, dtype: Any) -> None:
         super()._adopt(found, dtype)
         kept = found.gathered is not None
-        self._past = updates.begun(found, self._recipe().wanted, self._runner()) if kept else None
+        self._past = updating.begin(found, self._recipe().wanted, self._runner()) if kept else None
 
     def _update(self, X: Any, sample_weight: Any, source: Any) -> None:
-        past: updates.Past | None = self._past
+        past: updating.UpdateState | None = self._past
         if past is None:
             raise ValueError(
                 "update needs sums over the rows that this model did not keep. Fit it with updatable=True first."
             )
         recipe, runner = self._recipe(), self._runner()
-        new = self._given_rows(X)
-        rows = [new] if source is None else [new, self._given_rows(source)]
+        new = self._open_given_rows(X)
+        rows = [new] if source is None else [new, self._open_given_rows(source)]
         planning.refuse_beyond_memory(past.recipe(recipe), rows[-1].shape, runner, False)
-        found, past = updates.update(past, recipe, rows, sample_weight, runner)
-        super()._adopt(self._extended(found, new, recipe, self._chosen_extension(), runner), np.dtype(float))
+        found, past = updating.update(past, recipe, rows, sample_weight, runner)
+        super()._adopt(self._extend_fit(found, new, recipe, self._chosen_extension(), runner), np.dtype(float))
         self._past = past
-
-
-__all__ = ["Roseland"]

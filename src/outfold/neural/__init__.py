@@ -1,6 +1,6 @@
-"""Networks: trained by PyTorch (``pip install "outfold[neural]"``), read by NumPy alone."""
+"""Neural networks: PyTorch trains them (``pip install "outfold[neural]"``), NumPy alone evaluates them."""
 
-from .nets import Net
-from .networks import Network
+from .extension import Net
+from .network import Network
 
 __all__ = ["Net", "Network"]

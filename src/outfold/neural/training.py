@@ -1,7 +1,8 @@
-"""How networks learn: the only module that knows PyTorch, which is loaded when a training begins.
+"""Training of networks: the only module that uses PyTorch, which is imported when a training begins.
 
-A task holds the data and says what the loss of some parameters is; a plan says how to make it small. Parameters are
-one list W_1, b_1, W_2, b_2, ..., drawn by NumPy, so that a seed means the same everywhere.
+A task (``Regression``, ``Autoencoder``) holds the data and computes the loss of some parameters; a ``Schedule`` says
+how to minimise it. Parameters are one list W_1, b_1, W_2, b_2, ..., drawn by NumPy, so that a seed gives the same
+initial weights on every device.
 """
 
 from __future__ import annotations
@@ -13,23 +14,21 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
-from ..runners import Threads
+from .._runtime.threads import Threads
+from .._runtime.typing import Array
 
-Array = NDArray[Any]
-
-PATCH = 32  # rows near each other that are drawn together where a loss needs a row's neighbours
-LAST_RATE = 1e-2  # part of the rate that Adam ends with
-SHARED_WORK = 1 << 29  # products a step that are worth more than one thread: threads that wait spin, and starve others
-FREQUENCY, TURN = 30.0, 0.5  # of the first layer of sines
-MEMORY = 20  # steps that L-BFGS remembers
+PATCH = 32  # neighbouring rows drawn together for the eigenvector penalty, which needs the neighbours of a row
+LAST_RATE = 1e-2  # final rate of Adam, relative to the initial one
+SHARED_WORK = 1 << 29  # products per step: smaller steps use one thread, since waiting threads spin and starve others
+FREQUENCY, SINE_PHASE = 30.0, 0.5  # first layer of sines: bound on W times inputs; radians between near points
+MEMORY = 20  # past steps that L-BFGS stores
 
 
 def library() -> Any:
-    """PyTorch, or how to get it."""
+    """Return PyTorch. Raise ImportError with the command that installs it if it is missing."""
     try:
         import torch
     except ImportError as error:
@@ -41,15 +40,15 @@ def library() -> Any:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How to train."""
+class Schedule:
+    """The solver of a training and its settings."""
 
     solver: str  # "lbfgs": all rows at once, in double precision; "adam": batches, in single precision
-    iterations: int  # of L-BFGS, or epochs of Adam
-    batch: int
-    rate: float
+    iterations: int  # iterations of L-BFGS, or epochs of Adam
+    batch: int  # rows per step of Adam
+    rate: float  # initial learning rate of Adam
     patience: int  # iterations without a better error on the held-out rows before training ends
-    tolerance: float  # an error is better if it is smaller by this part
+    tolerance: float  # an error counts as better if it is smaller by this part of the best so far
     seed: int
     device: str
 
@@ -60,23 +59,23 @@ class Plan:
 
 @dataclass(frozen=True)
 class Trained:
-    """Parameters, and the losses on the way: an entry an iteration."""
+    """Parameters, and the losses by name, with one entry per iteration."""
 
     parameters: list[Array]
     history: dict[str, Array]
 
 
 def passes(seen: int, rows: int, fewest: int, most: int) -> int:
-    """Epochs of so many rows until ``seen`` have been looked at."""
+    """Return how many epochs of ``rows`` rows read ``seen`` rows in all, clipped to ``fewest`` and ``most``."""
     return int(np.clip(round(seen / rows), fewest, most))
 
 
 def initial(sizes: tuple[int, ...], activation: str, near: float, rng: np.random.Generator) -> list[Array]:
-    """W uniform with variance 1 / inputs, twice that before a kink at 0 (He); b within 1 / sqrt(inputs).
+    """Return random W with variance 1 / inputs, twice that before a kink at 0 (He), and b within 1 / sqrt(inputs).
 
-    Biases other than 0 spread the kinks over the data: with few inputs, as a decoder has, all would meet at its mean. A
-    first layer of sines has W within FREQUENCY / inputs (Sitzmann et al., 2020), and low enough that points at the
-    distance ``near`` from each other differ by TURN of a radian.
+    Biases other than 0 spread the kinks over the data. Without them, the kinks of a network with few inputs, such as a
+    decoder, would all meet at the mean. A first layer of sines has W within FREQUENCY / inputs (Sitzmann et al., 2020),
+    and small enough that points at the distance ``near`` from each other differ by about SINE_PHASE radians.
     """
     gain = 2.0 if activation in ("relu", "elu", "sine") else 1.0
     found: list[Array] = []
@@ -84,13 +83,13 @@ def initial(sizes: tuple[int, ...], activation: str, near: float, rng: np.random
         hidden = layer < len(sizes) - 2
         reach = np.sqrt(3.0 * (gain if hidden else 1.0) / inputs)
         if activation == "sine" and layer == 0:
-            reach = min(FREQUENCY / inputs, np.sqrt(3.0) * TURN / near)
+            reach = min(FREQUENCY / inputs, np.sqrt(3.0) * SINE_PHASE / near)
         found += [rng.uniform(-reach, reach, (inputs, outputs)), rng.uniform(-1, 1, outputs) / np.sqrt(inputs)]
     return found
 
 
 def forward(parameters: list[Any], x: Any, activation: str) -> Any:
-    """The outputs of a network, as tensors."""
+    """Return the outputs of a network as a tensor."""
     torch = library()
     activate = {
         "relu": torch.relu,
@@ -107,21 +106,21 @@ def forward(parameters: list[Any], x: Any, activation: str) -> Any:
 
 @dataclass(frozen=True)
 class Eigen:
-    """eta/(2M) sum_ij m_i ((P - lambda_j) o_j)_i^2 over rows that see each other by P; an output is o + origin."""
+    """eta/(2M) sum_ij m_i ((P - lambda_j) o_j)_i^2 over the rows of P, where o is the network's output + ``origin``."""
 
-    penalty: float
+    penalty: float  # eta
     P: csr_array
-    values: Array
-    rows: Array  # of the data, that P is between
-    measure: Array
-    origin: Array  # outputs have their mean taken off, which P does not: (P - lambda) of it is not 0
-    order: Array  # of P's rows: near each other, next to each other
+    values: Array  # lambda
+    rows: Array  # the data row of each row of P
+    measure: Array  # m
+    origin: Array  # mean / spread of the targets: outputs are centred, and (P - lambda) of a constant is not 0
+    order: Array  # a permutation of the rows of P that puts near rows next to each other
 
 
 class Regression:
     """1/(2M) sum_i m_i |o_i - y_i|^2 + mu/2 sum |W|^2, and the eigenvector penalty if there is one.
 
-    Rows of weight 0 have no target; the penalty may see them. ``held`` rows are left out of the first sum.
+    Rows of weight 0 have no target, but the penalty may use them. ``held`` rows are left out of the first sum.
     """
 
     parts = ("fit", "decay", "eigen")
@@ -135,7 +134,7 @@ class Regression:
         activation: str,
         weight_decay: float,
         eigen: Eigen | None,
-        plan: Plan,
+        plan: Schedule,
     ) -> None:
         put = _placer(plan)
         self.X, self.Y, self.measure = put(X), put(Y), put(measure)
@@ -148,7 +147,7 @@ class Regression:
             self.values, self.origin = put(eigen.values), put(eigen.origin)
 
     def loss(self, parameters: list[Any], rows: Array | None, progress: float) -> list[Any]:
-        """The parts of the loss, over some rows or (None) all that are learnt from."""
+        """Return the parts of the loss, over ``rows`` or, if None, over all training rows."""
         chosen = self.put(self.learnt if rows is None else rows)
         found = [self._error(parameters, chosen) / 2, self.weight_decay / 2 * _squares(parameters)]
         if self.eigen is not None:
@@ -176,14 +175,14 @@ class Regression:
         return eigen.penalty / 2 * (weight[:, None] * left * left).sum() / weight.sum()
 
     def _patches(self, n: int) -> Array:
-        """Rows of about a batch, in runs near each other: their neighbours are few."""
+        """Return about ``batch`` rows of P, in runs of PATCH near rows, which have many neighbours in common."""
         assert self.eigen is not None
         starts = self.draws.integers(0, n, max(1, self.batch // PATCH))
         places = (starts[:, None] + np.arange(min(PATCH, n))) % n
         return self.eigen.order[np.unique(places)]
 
-    def watched(self, parameters: list[Any]) -> float:
-        """The mean squared error of the held-out rows."""
+    def watch(self, parameters: list[Any]) -> float:
+        """Return the mean squared error of the held-out rows."""
         return float(self._error(parameters, self.put(self.held)))
 
 
@@ -202,12 +201,12 @@ class Autoencoder:
         weight: float,
         relax: float,
         weight_decay: float,
-        plan: Plan,
+        plan: Schedule,
     ) -> None:
         put = _placer(plan)
         self.X, self.E, self.put = put(X), put(E), put
         self.learnt, self.held = np.setdiff1d(np.arange(len(X)), held), held
-        self.activation, self.depth = activation, depth  # how many of the parameters encode
+        self.activation, self.depth = activation, depth  # the first `depth` parameters are the encoder
         self.weight, self.relax, self.weight_decay = weight, relax, weight_decay
 
     def loss(self, parameters: list[Any], rows: Array | None, progress: float) -> list[Any]:
@@ -222,14 +221,14 @@ class Autoencoder:
         left, away = forward(parameters[self.depth :], z, self.activation) - x, z - e
         return (left * left).mean(), (away * away).mean()
 
-    def watched(self, parameters: list[Any]) -> float:
-        """The loss of the held-out rows, without the decay and with the last weight."""
+    def watch(self, parameters: list[Any]) -> float:
+        """Return the loss of the held-out rows, without weight decay and with lambda as at the end of training."""
         reconstruction, geometry = self._errors(parameters, self.put(self.held))
         return float(reconstruction + self.weight * self.relax * geometry)
 
 
-def train(task: Any, start: list[Array], plan: Plan, runner: Threads) -> Trained:
-    """Make the loss of a task small."""
+def train(task: Any, start: list[Array], plan: Schedule, runner: Threads) -> Trained:
+    """Minimise the loss of a task; return the parameters that did best on held-out rows, else the last ones."""
     torch = library()
     best = _Best(task, plan)
     rows = len(task.learnt) if plan.solver == "lbfgs" else min(plan.batch, len(task.learnt))
@@ -243,7 +242,7 @@ def train(task: Any, start: list[Array], plan: Plan, runner: Threads) -> Trained
     return Trained([np.asarray(p, dtype=float) for p in found], best.history())
 
 
-def _lbfgs(task: Any, start: list[Array], plan: Plan, best: _Best, bar: Any) -> list[Array]:
+def _lbfgs(task: Any, start: list[Array], plan: Schedule, best: _Best, bar: Any) -> list[Array]:
     torch, put = library(), _placer(plan)
     ends = np.cumsum([p.size for p in start])[:-1]
 
@@ -274,8 +273,8 @@ def _lbfgs(task: Any, start: list[Array], plan: Plan, best: _Best, bar: Any) -> 
     return unpacked(found.x)
 
 
-def _adam(task: Any, start: list[Array], plan: Plan, best: _Best, bar: Any) -> list[Array]:
-    """Kingma and Ba (2015), with a rate that falls along a cosine."""
+def _adam(task: Any, start: list[Array], plan: Schedule, best: _Best, bar: Any) -> list[Array]:
+    """Minimise by Adam (Kingma and Ba, 2015), with a rate that falls along a cosine; return the last parameters."""
     torch, put = library(), _placer(plan)
     rng = np.random.default_rng([plan.seed, 2])
     parameters = [put(p).requires_grad_() for p in start]
@@ -302,19 +301,19 @@ def _adam(task: Any, start: list[Array], plan: Plan, best: _Best, bar: Any) -> l
 
 
 class _Best:
-    """The losses so far and, with rows held out, the parameters that did best on them."""
+    """The losses of each iteration and, if rows are held out, the parameters with the least error on them."""
 
-    def __init__(self, task: Any, plan: Plan) -> None:
+    def __init__(self, task: Any, plan: Schedule) -> None:
         self.task, self.plan = task, plan
         self.parameters: list[Array] | None = None
         self.records: list[list[float]] = []
         self.least, self.since = np.inf, 0
 
     def note(self, parts: list[float], total: float, copied: Any, parameters: list[Any]) -> bool:
-        """Whether it is time to stop."""
+        """Record the losses of an iteration; return whether training should stop."""
         held = len(self.task.held) > 0
         with library().no_grad():
-            error = self.task.watched(parameters) if held else total
+            error = self.task.watch(parameters) if held else total
         self.records.append([total, *parts, error])
         if not np.isfinite(total):
             raise ValueError(
@@ -337,7 +336,7 @@ class _Best:
 
 
 def _product(P: csr_array, o: Any) -> Any:
-    """P o by SciPy: the same bits each time, and outputs are small enough to leave their device for it."""
+    """Return P o, by SciPy: it gives the same bits each time, and o is small enough to copy from the device."""
     torch = library()
 
     class Product(torch.autograd.Function):  # type: ignore[name-defined]
@@ -353,24 +352,24 @@ def _product(P: csr_array, o: Any) -> Any:
 
 
 def _squares(parameters: list[Any]) -> Any:
-    """sum |W|^2; biases are free."""
+    """Return sum |W|^2; biases are not penalised."""
     return sum((W * W).sum() for W in parameters[::2])
 
 
-def _placer(plan: Plan) -> Any:
-    """Arrays as tensors where the training runs."""
+def _placer(plan: Schedule) -> Any:
+    """Return a function that copies an array to a tensor on the training device."""
     torch = library()
     device, dtype = chosen_device(plan.device), getattr(torch, plan.dtype)
 
     def put(values: Array) -> Any:
-        tensor = torch.as_tensor(np.ascontiguousarray(values))
+        tensor = torch.as_tensor(np.require(values, requirements=["C", "W"]))  # PyTorch warns of read-only arrays
         return tensor.to(device, dtype if tensor.is_floating_point() else torch.int64)
 
     return put
 
 
 def chosen_device(name: str) -> Any:
-    """The device of a name; "auto" is CUDA where there is some."""
+    """Return the device of a name; "auto" is CUDA if it is available, else the CPU."""
     torch = library()
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -385,7 +384,7 @@ def chosen_device(name: str) -> Any:
 
 @contextmanager
 def _threads(torch: Any, runner: Threads) -> Iterator[None]:
-    """PyTorch with as many threads as the runner has."""
+    """Give PyTorch as many threads as the runner has, inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(runner.workers)
     try:

@@ -1,1 +1,1 @@
-"""The page of a model: what it shows, gathered and packed in Python, and drawn by our own scripts in ``assets``."""
+"""The interactive page of a model: Python collects and packs the data, the scripts in ``assets`` draw them."""

@@ -1,0 +1,380 @@
+"""Sparse rows, compiled: patterns, products and sums over CSR arrays."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from .._runtime.jit import FUSED, Loop
+
+
+@Loop
+def transpose_pattern(indptr, indices, columns):
+    """Return pointers and columns of the transposed pattern, each row in increasing order of column."""
+    counts = np.zeros(columns + 1, np.int64)
+    for p in range(len(indices)):
+        counts[indices[p] + 1] += 1
+    for j in range(columns):
+        counts[j + 1] += counts[j]
+    place = counts[:-1].copy()
+    rows = np.empty(len(indices), indices.dtype)
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            rows[place[j]] = i
+            place[j] += 1
+    return counts, rows
+
+
+@Loop
+def transpose_within(indptr, indices, values, limits, columns):
+    """Return the transposed pattern of the entries with values[p] <= limits[row], columns int32 and increasing."""
+    counts = np.zeros(columns + 1, np.int64)
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            counts[indices[p] + 1] += values[p] <= limits[i]
+    for j in range(columns):
+        counts[j + 1] += counts[j]
+    place = counts[:-1].copy()
+    rows = np.empty(counts[columns], np.int32)
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            if values[p] <= limits[i]:
+                j = indices[p]
+                rows[place[j]] = i
+                place[j] += 1
+    return counts, rows
+
+
+@Loop
+def reaching(indptr, indices, values, weights, mass, out, start, stop):
+    """out[i] = the value at which the weights of row i, summed in order, reach ``mass``; else the row's last value."""
+    for i in range(start, stop):
+        held = 0.0
+        at = indptr[i + 1] - 1
+        for p in range(indptr[i], indptr[i + 1]):
+            held += weights[indices[p]]
+            if held >= mass * (1 - 1e-12):
+                at = p
+                break
+        out[i] = values[at]
+
+
+@Loop
+def union_rows(a_ptr, a, b_ptr, b):
+    """Return the union of two patterns; rows of both, and of the union, are in increasing order of column."""
+    n = len(a_ptr) - 1
+    ptr = np.zeros(n + 1, np.int64)
+    out = np.empty(len(a) + len(b), a.dtype)
+    at = 0
+    for i in range(n):
+        p, q = a_ptr[i], b_ptr[i]
+        while p < a_ptr[i + 1] or q < b_ptr[i + 1]:
+            if q >= b_ptr[i + 1] or (p < a_ptr[i + 1] and a[p] < b[q]):
+                out[at] = a[p]
+                p += 1
+            elif p >= a_ptr[i + 1] or b[q] < a[p]:
+                out[at] = b[q]
+                q += 1
+            else:
+                out[at] = a[p]
+                p += 1
+                q += 1
+            at += 1
+        ptr[i + 1] = at
+    return ptr, out[:at].copy()
+
+
+@Loop
+def label_components(indptr, indices):
+    """Return the component of each row of a symmetric pattern, (n,); components are numbered by their first row."""
+    n = len(indptr) - 1
+    parent = np.arange(n)
+    for i in range(n):
+        a = i
+        while parent[a] != a:
+            parent[a] = parent[parent[a]]
+            a = parent[a]
+        for p in range(indptr[i], indptr[i + 1]):
+            b = indices[p]
+            while parent[b] != b:
+                parent[b] = parent[parent[b]]
+                b = parent[b]
+            if a != b:  # union-find: the smaller root becomes the parent
+                if b < a:
+                    a, b = b, a
+                parent[b] = a
+    labels = np.empty(n, np.int64)
+    count = 0
+    for i in range(n):
+        if parent[i] == i:
+            labels[i] = count
+            count += 1
+        else:
+            labels[i] = labels[parent[i]]  # a parent precedes its children, so its label is set already
+    return labels
+
+
+@Loop
+def off_diagonal_sums(indptr, indices, data, weights):
+    """Return sum_j data_ij weights_j over j other than i, for each row i."""
+    out = np.zeros(len(indptr) - 1)
+    for i in range(len(indptr) - 1):
+        total = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            if indices[p] != i:
+                total += data[p] * weights[indices[p]]
+        out[i] = total
+    return out
+
+
+@Loop
+def scale_rows_and_columns(indptr, indices, data, factor, start, stop):
+    """Multiply data_ij by factor_i factor_j, in place."""
+    for i in range(start, stop):
+        for p in range(indptr[i], indptr[i + 1]):
+            data[p] = data[p] * factor[i] * factor[indices[p]]
+
+
+@partial(Loop, freedom=FUSED)
+def times_block(indptr, indices, data, V, out, start, stop):
+    """out[start:stop] = (sparse rows start..stop) @ V for a dense block V, eight columns at a time in registers."""
+    width = V.shape[1]
+    whole = width - width % 8
+    zero = V.dtype.type(0)  # in the precision of `V`
+    for i in range(start, stop):
+        first, last = indptr[i], indptr[i + 1]
+        for c in range(0, whole, 8):
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
+            for p in range(first, last):
+                weight, row = data[p], V[indices[p], c : c + 8]
+                a0 += weight * row[0]
+                a1 += weight * row[1]
+                a2 += weight * row[2]
+                a3 += weight * row[3]
+                a4 += weight * row[4]
+                a5 += weight * row[5]
+                a6 += weight * row[6]
+                a7 += weight * row[7]
+            at = out[i, c : c + 8]
+            at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7] = a0, a1, a2, a3, a4, a5, a6, a7
+        for c in range(whole, width):
+            total = zero
+            for p in range(first, last):
+                total += data[p] * V[indices[p], c]
+            out[i, c] = total
+
+
+@partial(Loop, freedom=FUSED)
+def smooth(indptr, indices, data, top, V, R, keep, gain, onto, add, out, start, stop):
+    """out = keep V + gain (R - (top - S) V) + add onto in rows start..stop: a step of relaxation in one pass.
+
+    ``gain`` has a value for each row; blocks have a multiple of eight columns.
+    """
+    zero = V.dtype.type(0)
+    for i in range(start, stop):
+        first, last = indptr[i], indptr[i + 1]
+        g = gain[i]
+        k = keep - g * top
+        for c in range(0, V.shape[1], 8):
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
+            for p in range(first, last):
+                weight, row = data[p], V[indices[p], c : c + 8]
+                a0 += weight * row[0]
+                a1 += weight * row[1]
+                a2 += weight * row[2]
+                a3 += weight * row[3]
+                a4 += weight * row[4]
+                a5 += weight * row[5]
+                a6 += weight * row[6]
+                a7 += weight * row[7]
+            v, r, o, at = V[i, c : c + 8], R[i, c : c + 8], onto[i, c : c + 8], out[i, c : c + 8]
+            at[0], at[1], at[2], at[3] = a0, a1, a2, a3
+            at[4], at[5], at[6], at[7] = a4, a5, a6, a7
+            for q in range(8):
+                at[q] = k * v[q] + g * (r[q] + at[q]) + add * o[q]
+
+
+@partial(Loop, freedom=FUSED)
+def three_terms(indptr, indices, data, v, u, scale, middle, minus, out, start, stop):
+    """out = scale (S v - middle v) - minus u in rows start..stop: a step of a recurrence of orthogonal polynomials."""
+    for i in range(start, stop):
+        a = b = c = d = 0.0  # four independent sums: with one, each addition waits for the last
+        last = indptr[i + 1]
+        four = last - (last - indptr[i]) % 4
+        for p in range(indptr[i], four, 4):
+            a += data[p] * v[indices[p]]
+            b += data[p + 1] * v[indices[p + 1]]
+            c += data[p + 2] * v[indices[p + 2]]
+            d += data[p + 3] * v[indices[p + 3]]
+        for p in range(four, last):
+            a += data[p] * v[indices[p]]
+        out[i] = scale * ((a + b) + (c + d) - middle * v[i]) - minus * u[i]
+
+
+@Loop
+def times_sparse(a_ptr, a_index, a, b_ptr, b_index, b, columns, start, stop):
+    """Return rows start..stop of a sparse product A B: entries per row, their columns (unsorted), their values."""
+    counts = np.empty(stop - start, np.int64)
+    place = np.full(columns, -1, np.int64)  # entry of the current row that holds each column
+    room = 16 * (stop - start) + columns
+    index, values = np.empty(room, np.int32), np.empty(room)
+    used = 0
+    for i in range(start, stop):
+        if used + columns > room:
+            room = 2 * room + columns
+            more_index, more_values = np.empty(room, np.int32), np.empty(room)
+            more_index[:used], more_values[:used] = index[:used], values[:used]
+            index, values = more_index, more_values
+        first = used
+        for p in range(a_ptr[i], a_ptr[i + 1]):
+            j, weight = a_index[p], a[p]
+            for q in range(b_ptr[j], b_ptr[j + 1]):
+                c = b_index[q]
+                at = place[c]
+                if at < first:
+                    at = place[c] = used
+                    index[at], values[at] = c, 0.0
+                    used += 1
+                values[at] += weight * b[q]
+        counts[i - start] = used - first
+    return counts, index[:used].copy(), values[:used].copy()
+
+
+@Loop
+def largest_in_rows(indptr, values, keep, sums, start, stop):
+    """Set all but the ``keep`` largest values of each row to 0 and scale the rest to the row's sum, in place."""
+    best = np.empty(keep)
+    for i in range(start, stop):
+        best[:] = -np.inf
+        for p in range(indptr[i], indptr[i + 1]):
+            v = values[p]
+            c = keep - 1
+            while c >= 0 and best[c] < v:
+                if c < keep - 1:
+                    best[c + 1] = best[c]
+                best[c] = v
+                c -= 1
+        total = 0.0
+        left = keep
+        for p in range(indptr[i], indptr[i + 1]):
+            if values[p] < best[keep - 1] or left == 0 or values[p] <= 0.0:
+                values[p] = 0.0
+            else:
+                total += values[p]
+                left -= 1
+        if total > 0.0:
+            for p in range(indptr[i], indptr[i + 1]):
+                values[p] *= sums[i] / total
+
+
+@Loop
+def aggregate(indptr, indices, data, least):
+    """Cover a graph by small neighbourhoods: a label for each row, and how many labels there are.
+
+    A row none of whose neighbours has a label becomes a root and labels them. A row that is left joins the
+    neighbourhood of its heaviest edge. Around a root, edges below ``least`` do not count.
+    """
+    n = len(indptr) - 1
+    labels = np.full(n, -1, np.int64)
+    count = 0
+    for i in range(n):
+        if labels[i] >= 0:
+            continue
+        free = True
+        for p in range(indptr[i], indptr[i + 1]):
+            if data[p] >= least and labels[indices[p]] >= 0:
+                free = False
+                break
+        if free:
+            for p in range(indptr[i], indptr[i + 1]):
+                if data[p] >= least:
+                    labels[indices[p]] = count
+            labels[i] = count
+            count += 1
+    roots = labels.copy()
+    for i in range(n):
+        if labels[i] >= 0:
+            continue
+        best = -1.0
+        for p in range(indptr[i], indptr[i + 1]):
+            if roots[indices[p]] >= 0 and data[p] > best:
+                best = data[p]
+                labels[i] = roots[indices[p]]
+        if labels[i] < 0:
+            labels[i] = count
+            count += 1
+    return labels, count
+
+
+@Loop
+def sums_both_ways(indptr, indices, data, measure, by_column, by_row):
+    """Add to ``by_column`` each column's sum of entries times their rows' measure; write row sums to ``by_row``."""
+    for i in range(len(indptr) - 1):
+        total = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            total += data[p]
+            by_column[indices[p]] += data[p] * measure[i]
+        by_row[i] = total
+
+
+@Loop
+def over_root_degrees(indptr, indices, data, gain, measure, start, stop):
+    """Overwrite CSR rows start..stop by w sqrt(m / d), d = the row's sum of w * gain; by 0 where d is 0."""
+    for i in range(start, stop):
+        d = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            d += data[p] * gain[indices[p]]
+        scale = np.sqrt(measure[i] / d) if d > 1e-300 else 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            data[p] *= scale
+
+
+@Loop
+def transpose(indptr, indices, data, columns):
+    """Return a CSR matrix in CSC form: pointers, rows (in increasing order) and values."""
+    ptr = np.zeros(columns + 1, np.int64)
+    for p in range(len(indices)):
+        ptr[indices[p] + 1] += 1
+    for j in range(columns):
+        ptr[j + 1] += ptr[j]
+    rows, values, free = np.empty(len(indices), np.int32), np.empty(len(indices)), ptr[:-1].copy()
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            at = free[indices[p]]
+            rows[at], values[at] = i, data[p]
+            free[indices[p]] += 1
+    return ptr, rows, values
+
+
+@Loop
+def gram_rows(back_ptr, back_rows, back_values, indptr, indices, data, start, stop):
+    """Return rows start..stop of W'W: entries per row, their columns (in increasing order), their values."""
+    total, room = 0, 256 * (stop - start)
+    counts, columns, values = np.empty(stop - start, np.int64), np.empty(room, np.int32), np.empty(room)
+    sums, seen = np.zeros(len(back_ptr) - 1), np.zeros(len(back_ptr) - 1, np.bool_)
+    touched = np.empty(len(sums), np.int32)
+    for j in range(start, stop):
+        count = 0
+        for q in range(back_ptr[j], back_ptr[j + 1]):
+            i, w = back_rows[q], back_values[q]
+            for p in range(indptr[i], indptr[i + 1]):
+                column = indices[p]
+                if not seen[column]:
+                    seen[column] = True
+                    touched[count] = column
+                    count += 1
+                sums[column] += w * data[p]
+        if total + count > room:
+            room = max(2 * room, total + count)
+            more_columns, more_values = np.empty(room, np.int32), np.empty(room)
+            more_columns[:total], more_values[:total] = columns[:total], values[:total]
+            columns, values = more_columns, more_values
+        columns[total : total + count] = np.sort(touched[:count])
+        for p in range(total, total + count):
+            values[p] = sums[columns[p]]
+            sums[columns[p]], seen[columns[p]] = 0.0, False
+        counts[j - start] = count
+        total += count
+    return counts, columns[:total], values[:total]

@@ -1,0 +1,125 @@
+"""Selection of rows and pairs, compiled: squared distances of pairs, smallest entries, farthest points."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._runtime.jit import Loop
+
+
+@Loop
+def squared_pairs(Z, X, indptr, indices, out, start, stop):
+    """Write squared distances of the pairs (i, indices[...]) of rows start..stop; one fixed order of summation."""
+    for i in range(start, stop):
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            total = 0.0
+            for f in range(Z.shape[1]):
+                difference = Z[i, f] - X[j, f]
+                total += difference * difference
+            out[p] = total
+
+
+@Loop
+def sort_rows(indptr, indices, values, start, stop):
+    """Order each row's entries by value, then by column (insertion sort: rows are short or nearly sorted)."""
+    for i in range(start, stop):
+        for p in range(indptr[i] + 1, indptr[i + 1]):
+            value, column = values[p], indices[p]
+            q = p - 1
+            while q >= indptr[i] and (values[q] > value or (values[q] == value and indices[q] > column)):
+                values[q + 1], indices[q + 1] = values[q], indices[q]
+                q -= 1
+            values[q + 1], indices[q + 1] = value, column
+
+
+@Loop
+def smallest_in_rows(values, k, slack, reach, out_ptr, out, start, stop):
+    """Select the columns j of row i whose value is at most its k-th smallest, or ``reach[j]``, plus ``slack[i]``.
+
+    ``out_ptr[i]`` becomes their number; ``out``, (rows, width), the first ``width`` such columns of each row.
+    """
+    heap = np.empty(k)
+    width = out.shape[1]
+    for i in range(start, stop):
+        filled = 0
+        for j in range(values.shape[1]):
+            v = values[i, j]
+            if filled < k:  # sift up a max-heap
+                c = filled
+                heap[c] = v
+                while c > 0 and heap[(c - 1) // 2] < heap[c]:
+                    heap[c], heap[(c - 1) // 2] = heap[(c - 1) // 2], heap[c]
+                    c = (c - 1) // 2
+                filled += 1
+            elif v < heap[0]:  # replace the largest and sift down
+                heap[0] = v
+                c = 0
+                while True:
+                    child = 2 * c + 1
+                    if child >= k:
+                        break
+                    if child + 1 < k and heap[child + 1] > heap[child]:
+                        child += 1
+                    if heap[child] <= heap[c]:
+                        break
+                    heap[c], heap[child] = heap[child], heap[c]
+                    c = child
+        limit = heap[0] + slack[i]
+        found = 0
+        for j in range(values.shape[1]):
+            if values[i, j] <= limit or values[i, j] <= reach[j] + slack[i]:
+                if found < width:
+                    out[i, found] = j
+                found += 1
+        out_ptr[i] = found
+
+
+@Loop
+def farthest_points(X, first, count):
+    """Return the indices of ``count`` rows, each the farthest from those before it."""
+    n, features = X.shape
+    chosen = np.empty(count, np.int64)
+    nearest = np.full(n, np.inf)
+    at = first
+    for c in range(count):
+        chosen[c] = at
+        best = -1.0
+        following = at
+        for i in range(n):
+            total = 0.0
+            for f in range(features):
+                difference = X[i, f] - X[at, f]
+                total += difference * difference
+            if total < nearest[i]:
+                nearest[i] = total
+            if i == at:
+                nearest[i] = -1.0  # chosen already
+            if nearest[i] > best:
+                best = nearest[i]
+                following = i
+        at = following
+    return chosen
+
+
+@Loop
+def far_enough(X, least, most):
+    """Return indices of at most ``most`` rows, each at squared distance >= ``least`` from those selected before it."""
+    kept = np.empty(most, np.int64)
+    size = 0
+    for i in range(X.shape[0]):
+        if size == most:
+            break
+        free = True
+        for k in range(size):
+            total = 0.0
+            for f in range(X.shape[1]):
+                difference = X[i, f] - X[kept[k], f]
+                total += difference * difference
+            if total < least:
+                free = False
+                break
+        if free:
+            kept[size] = i
+            size += 1
+    return kept[:size]

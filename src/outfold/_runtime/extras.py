@@ -1,0 +1,16 @@
+"""Import of optional packages, with an error that says how to install them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def extra(module: str, name: str) -> Any:
+    """Return the imported ``module``. Raise ImportError with the install command of the extra ``name``."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.split(".")[0]
+        raise ImportError(f'This needs {package}: pip install "outfold[{name}]".') from error

@@ -1,0 +1,1 @@
+"""The command line ``outfold``: its commands, their options and their output."""

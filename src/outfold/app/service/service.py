@@ -1,0 +1,410 @@
+"""The HTTP service of a fitted model: transform, trust and inverse transform of rows in JSON, npy or Arrow.
+
+The model is fixed when the service starts. A thread pool reads, embeds and writes tables; the event loop only talks to
+clients. ``policy.Guard`` checks tokens and limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import importlib.util
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..._runtime.threads import available_cores, blas_threads
+from ..._runtime.typing import Array
+from ..._version import __version__
+from ...data.columns import Preparation
+from ...methods.base import RUNTIME_PARAMETERS
+from ...trust import Trust
+from ..cli.console import plain
+from . import formats, openapi, policy, server
+from .policy import Limits, Refused
+
+REQUEST_ROWS_UP_TO = 10_000
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+LEARNING = 30.0  # seconds that a request waits for the fit of the inverse transform
+QUICK = 500  # up to this many points the inverse transform is fitted at the start, within a few seconds
+OPTIONS: dict[str, tuple[str, ...]] = {"transform": ("trust", "coverage"), "trust": ("coverage",), "inverse": ()}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request without its body: route, formats and options."""
+
+    name: str  # transform, trust or inverse
+    form: str  # media type of the body
+    wanted: str  # media type of the answer
+    trust: bool = False
+    coverage: float = 0.9
+
+
+class Metrics:
+    """Counts in the text format of Prometheus. Only the event loop updates them, so there is no lock."""
+
+    def __init__(self, routes: Sequence[str]) -> None:
+        self._routes = routes
+        self._requests: Counter[tuple[str, int]] = Counter()
+        self._rows: Counter[str] = Counter()
+        # by route: the number of answers within each bound of `SECONDS`, the number of all, the sum of seconds
+        self._seconds: dict[str, list[float]] = {}
+        self.in_flight: Callable[[], int] = int
+
+    def watch(self, path: str, status: int, seconds: float) -> None:
+        """Count one answer and its seconds."""
+        route = path if path in self._routes else "other"
+        self._requests[route, status] += 1
+        counts = self._seconds.setdefault(route, [0] * (len(SECONDS) + 2))
+        for at, bound in enumerate(SECONDS):
+            counts[at] += seconds <= bound
+        counts[-2] += 1
+        counts[-1] += seconds
+
+    def add_rows(self, path: str, rows: int) -> None:
+        """Add to the number of rows answered."""
+        self._rows[path] += rows
+
+    def text(self) -> str:
+        """Return all counts in the text format of Prometheus."""
+        lines = ["# HELP outfold_requests_total Requests answered.", "# TYPE outfold_requests_total counter"]
+        for (route, status), count in sorted(self._requests.items()):
+            lines.append(f'outfold_requests_total{{route="{route}",code="{status}"}} {count}')
+        lines += ["# HELP outfold_rows_total Rows answered.", "# TYPE outfold_rows_total counter"]
+        lines += [f'outfold_rows_total{{route="{route}"}} {count}' for route, count in sorted(self._rows.items())]
+        lines += ["# HELP outfold_request_seconds Time to answer.", "# TYPE outfold_request_seconds histogram"]
+        for route, (*counts, total, spent) in sorted(self._seconds.items()):
+            bounds = zip((*SECONDS, "+Inf"), (*counts, total))
+            lines += [f'outfold_request_seconds_bucket{{route="{route}",le="{b}"}} {c}' for b, c in bounds]
+            lines.append(f'outfold_request_seconds_sum{{route="{route}"}} {spent:.6f}')
+            lines.append(f'outfold_request_seconds_count{{route="{route}"}} {total}')
+        lines += ["# HELP outfold_in_flight Requests under way.", "# TYPE outfold_in_flight gauge"]
+        return "\n".join([*lines, f"outfold_in_flight {self.in_flight()}", ""])
+
+
+class Service:
+    """A fitted estimator, the columns it was fitted with, and a thread pool that answers requests.
+
+    Parameters
+    ----------
+    estimator : a fitted method of Outfold
+    preparation : Preparation
+        Columns and scaling of the table fitted.
+    most_rows : int
+        Number of rows that a request may have.
+    workers : int, optional
+        Number of requests answered at a time. None: one for each core. The requests that run share the cores: a single
+        one uses all of them.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        preparation: Preparation,
+        *,
+        most_rows: int = REQUEST_ROWS_UP_TO,
+        workers: int | None = None,
+    ) -> None:
+        cores = available_cores()
+        self.workers = cores if workers is None else workers
+        if most_rows < 1 or self.workers < 1:
+            raise ValueError(f"most_rows={most_rows} and workers={self.workers} must be at least 1.")
+        self.estimator, self.preparation, self.most_rows = estimator, preparation, most_rows
+        self.coordinates = tuple(str(name) for name in estimator.get_feature_names_out())
+        columns, named = preparation.columns, preparation.named
+        widths = (len(columns),) if named else (preparation.width, len(columns))
+        table = formats.Taken(columns, widths, most_rows, by_place=not named)
+        back = formats.Taken(self.coordinates, (len(self.coordinates),), most_rows)
+        self._taken = {"transform": table, "trust": table, "inverse": back}
+        self.metrics = Metrics([path for path, *_ in self._paths()])
+        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="outfold-service")
+        self._learner = ThreadPoolExecutor(1, thread_name_prefix="outfold-learner")
+        self._back: Future[Any] | None = None  # the fit of the inverse transform
+        self._arrow = importlib.util.find_spec("pyarrow") is not None
+        self._lock, self._running = threading.Lock(), 0
+        self._blas = blas_threads(1)  # until `close`: our own threads share the cores
+        self._document = json.dumps(openapi.document(self.coordinates, columns, most_rows))
+        self._warm()
+        self._by_threads = [copy.copy(estimator).set_params(n_jobs=count) for count in range(1, cores + 1)]
+
+    def _warm(self) -> None:
+        """Run one row, so that the first request does not wait for compilation; copies made later share the result."""
+        points = np.asarray(self.estimator.landmarks_) if hasattr(self.estimator, "landmarks_") else np.empty(0)
+        row = np.array(points[:1]) if points.ndim == 2 else np.zeros((1, self.estimator.n_features_in_))
+        with suppress(ValueError):
+            self.estimator.trust(row)
+
+    def close(self) -> None:
+        """Stop the threads without waiting for open requests."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._learner.shutdown(wait=False, cancel_futures=True)
+        self._blas.restore_original_limits()
+
+    # -- requests --------------------------------------------------------------------------
+
+    def _paths(self) -> list[tuple[str, str, Any]]:
+        return [
+            ("/v1/transform", "POST", self._table),
+            ("/v1/trust", "POST", self._table),
+            ("/v1/inverse", "POST", self._table),
+            ("/v1/model", "GET", self._model),
+            ("/health", "GET", self._health),
+            ("/metrics", "GET", self._metrics),
+            ("/openapi.json", "GET", self._openapi),
+        ]
+
+    def routes(self) -> list[Route]:
+        """Return the routes for Starlette."""
+        return [Route(path, endpoint, methods=[method]) for path, method, endpoint in self._paths()]
+
+    async def _health(self, request: Request) -> Response:
+        return _json({"status": "ok", "version": __version__})
+
+    async def _metrics(self, request: Request) -> Response:
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def _openapi(self, request: Request) -> Response:
+        return Response(self._document, media_type=formats.JSON)
+
+    async def _model(self, request: Request) -> Response:
+        return _json(self.describe())
+
+    async def _table(self, request: Request) -> Response:
+        ask = self._read_request(request)
+        body = await request.body()
+        if ask.name == "inverse":
+            await self._way_back()
+        try:
+            loop = asyncio.get_running_loop()
+            content, headers, rows = await loop.run_in_executor(self._pool, self._answer, ask, body)
+        except formats.Unreadable as error:
+            raise Refused(400, str(error)) from None
+        except formats.TooMuch as error:
+            raise Refused(413, str(error)) from None
+        except formats.Unfit as error:
+            raise Refused(422, str(error)) from None
+        self.metrics.add_rows(request.scope["path"], rows)
+        return Response(content, media_type=ask.wanted, headers=headers)
+
+    def _read_request(self, request: Request) -> Ask:
+        name = request.scope["path"].rpartition("/")[2]
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise Refused(415, "Compressed bodies are not taken.")
+        form = self._form(request.headers.get("content-type", ""))
+        wanted = choose_media_type(request.headers.get("accept", "*/*"), form)
+        if wanted is None:
+            raise Refused(406, f"Answers come as {', '.join(formats.MEDIA_TYPES)}.")
+        self._form(wanted)
+        return Ask(name, form, wanted, **_options(name, request.scope["query_string"].decode("latin-1")))
+
+    def _form(self, given: str) -> str:
+        kind, _, rest = given.partition(";")
+        kind, rest = kind.strip().lower(), rest.strip().lower().replace('"', "")
+        if kind not in formats.MEDIA_TYPES or (rest and (kind, rest) != (formats.JSON, "charset=utf-8")):
+            raise Refused(415, f"Content-Type {given[:80]!r} is not taken; send {', '.join(formats.MEDIA_TYPES)}.")
+        if kind == formats.ARROW and not self._arrow:
+            raise Refused(415, 'Arrow needs pyarrow on the side of the service: pip install "outfold[io]".')
+        return kind
+
+    def learn_back(self) -> Future[Any]:
+        """Start to fit the inverse transform, once, on a thread of its own; return the future."""
+        if self._back is None:
+            self._back = self._learner.submit(self.estimator._inverse_model)
+        return self._back
+
+    def learn_back_if_quick(self) -> str:
+        """Start to fit the inverse transform if that takes only a few seconds; return words on when it is ready."""
+        points = len(np.atleast_1d(getattr(self.estimator, "landmarks_", ())))
+        if points > QUICK:
+            return f"learnt from {points} points when first asked for, which takes seconds to a minute"
+        self.learn_back()
+        return f"being learnt from {points} points"
+
+    async def _way_back(self) -> None:
+        back = self.learn_back()
+        await asyncio.wait([asyncio.wrap_future(back)], timeout=LEARNING)
+        if not back.done():
+            message = "The way back is being learnt from the points of the model, which takes a while: ask again."
+            raise Refused(503, message, headers={"retry-after": "10"})
+        if isinstance(error := back.exception(), ValueError):
+            raise Refused(422, f"This model has no way back: {error}")
+        if error is not None:
+            raise error
+
+    # -- answers ---------------------------------------------------------------------------
+
+    def _answer(self, ask: Ask, body: bytes) -> tuple[bytes, dict[str, str], int]:
+        """Return the body, headers and number of rows of the answer to ``body``. Runs on a thread of the pool."""
+        values = formats.read(ask.form, body, self._taken[ask.name])
+        with self._share() as estimator, np.errstate(all="ignore"):
+            table = (
+                self._back_to_columns(estimator, values)
+                if ask.name == "inverse"
+                else self._embed(estimator, values, ask)
+            )
+        headers = {"outfold-outside": str(int(table.beside["outside"].sum()))} if "outside" in table.beside else {}
+        if ask.wanted == formats.NPY and ask.name != "inverse":
+            headers["outfold-columns"] = ",".join(formats.npy_names(table))
+        return formats.write(ask.wanted, table), headers, len(values)
+
+    @contextmanager
+    def _share(self) -> Iterator[Any]:
+        """Yield a copy of the estimator whose ``n_jobs`` is the cores divided by the number of running requests."""
+        with self._lock:
+            self._running += 1
+            threads = max(1, len(self._by_threads) // self._running)
+        try:
+            yield self._by_threads[threads - 1]
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def _embed(self, estimator: Any, values: Array, ask: Ask) -> formats.WireTable:
+        points = self._points(estimator, values)
+        places, found = estimator.model_.look(points, estimator._runner())
+        if ask.name == "trust":
+            judged = estimator._add_evidence(points, places, found, ask.coverage)
+            return formats.WireTable("", [], np.empty((len(points), 0)), more=_facts(judged, "flag"))
+        beside = {"outside": found.flag}
+        if hasattr(estimator, "cluster_centers_"):
+            beside["cluster"] = estimator._clusters(places).astype(np.int64)
+        more = _facts(estimator._add_evidence(points, places, found, ask.coverage), "outside") if ask.trust else {}
+        return formats.WireTable("embedding", list(self.coordinates), places, beside, more)
+
+    def _points(self, estimator: Any, values: Array) -> Array:
+        """Return features scaled as in the fit; refuse values that overflow."""
+        points = self.preparation.apply(values)
+        if not np.isfinite(points).all():
+            row = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
+            raise formats.Unfit(f"Row {row} is too large to be scaled as the columns of the fit were.")
+        if estimator._precomputed_parameter() is None:
+            return points
+        try:
+            return estimator._validate(points, reset=False)
+        except ValueError as error:
+            raise formats.Unfit(str(error)) from None
+
+    def _back_to_columns(self, estimator: Any, values: Array) -> formats.WireTable:
+        found = self.estimator._inverse_model().embed(values, estimator._runner())
+        return formats.WireTable("features", list(self.preparation.columns), self.preparation.undo(found))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the description of the model, for JSON."""
+        estimator, known = self.estimator, self.preparation
+        report = getattr(estimator, "report_", None)
+        facts = asdict(report) if is_dataclass(report) and not isinstance(report, type) else {}
+        facts.pop("candidates", None)
+        learnt = self._back is not None and self._back.done() and self._back.exception() is None
+        scaled = known.scaling != "none"
+        return plain(
+            {
+                "method": type(estimator).__name__,
+                "parameters": {
+                    n: _show(v) for n, v in estimator.get_params(deep=False).items() if n not in RUNTIME_PARAMETERS
+                },
+                "columns": list(known.columns),
+                "named": known.named,
+                "scaling": known.scaling,
+                "centre": known.centre if scaled else None,
+                "scale": known.scale if scaled else None,
+                "coordinates": list(self.coordinates),
+                "eigenvalues": getattr(estimator, "eigenvalues_", None),
+                "epsilon": getattr(estimator, "epsilon_", None),
+                "clusters": len(estimator.cluster_centers_) if hasattr(estimator, "cluster_centers_") else None,
+                "calibrated": hasattr(estimator, "calibration_"),
+                "round_trip_error": getattr(estimator._inverse_model(), "error", None) if learnt else None,
+                "report": facts,
+                "rows_at_a_time": self.most_rows,
+                "version": __version__,
+            }
+        )
+
+
+def _facts(trust: Trust, flag: str) -> dict[str, Array]:
+    facts = {"support": trust.support, flag: trust.flag, "distance": trust.distance, "residual": trust.residual}
+    facts |= {"disagreement": trust.disagreement, "error": trust.error}
+    return {name: values for name, values in facts.items() if values is not None}
+
+
+def _options(name: str, query: str) -> dict[str, Any]:
+    """Return the options in a query string; refuse unknown and repeated names, and bad values."""
+    pairs = parse_qsl(query, keep_blank_values=True)
+    found = dict(pairs)
+    if len(found) != len(pairs) or not found.keys() <= set(OPTIONS[name]):
+        known = ", ".join(OPTIONS[name]) or "nothing"
+        raise Refused(400, f"After the question mark /v1/{name} takes {known}, each once.")
+    options: dict[str, Any] = {}
+    if "trust" in found:
+        if found["trust"] not in ("true", "false"):
+            raise Refused(400, "trust is true or false.")
+        options["trust"] = found["trust"] == "true"
+    if "coverage" in found:
+        try:
+            options["coverage"] = float(found["coverage"])
+        except ValueError:
+            options["coverage"] = np.nan
+        if not 0 < options["coverage"] <= 1:
+            raise Refused(400, "coverage is a number above 0, at most 1.")
+    return options
+
+
+def choose_media_type(accept: str, sent: str) -> str | None:
+    """Return the media type that the Accept header prefers, ``sent`` if it has no preference, None if none fits.
+
+    >>> choose_media_type("*/*", "application/json"), choose_media_type("a/b", "")
+    ('application/json', None)
+    >>> choose_media_type("application/x-npy, */*;q=0.1", "application/json")
+    'application/x-npy'
+    """
+    liked: dict[str, float] = {}
+    for part in accept.split(",")[:50]:
+        kind, *settings = (piece.strip().lower() for piece in part.split(";"))
+        quality = next((text[2:] for text in settings if text.startswith("q=")), "1")
+        with suppress(ValueError):
+            liked[kind] = float(quality)
+
+    def quality_of(form: str) -> float:
+        return next((liked[kind] for kind in (form, "application/*", "*/*") if kind in liked), 0.0)
+
+    best = max((sent, *formats.MEDIA_TYPES), key=quality_of)
+    return best if quality_of(best) > 0 else None
+
+
+def _show(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return f"array of shape {value.shape}"
+    return value if isinstance(value, str | bool | int | float | None) else repr(value)
+
+
+def _json(document: Any) -> Response:
+    return Response(json.dumps(document, allow_nan=False), media_type=formats.JSON)
+
+
+def application(
+    service: Service,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    token: str | None = None,
+    limits: Limits | None = None,
+    names: Sequence[str] = (),
+) -> policy.Guard:
+    """Return the service as an ASGI application. Parameters as in :func:`outfold.app.service.server.application`."""
+    watch = service.metrics.watch
+    app = server.application(
+        service.routes(), host=host, port=port, token=token, limits=limits, names=names, watch=watch
+    )
+    service.metrics.in_flight = lambda: app.in_flight
+    return app

@@ -1,0 +1,9 @@
+"""Rows in and rows out: arrays, files, tables, weights, checkpoints."""
+
+from .checkpoints import Checkpoint
+from .columns import Preparation, prepare
+from .sources import Source, open_rows
+from .table_files import open_table
+from .tables import Batch, Table
+
+__all__ = ["Batch", "Checkpoint", "Preparation", "Source", "Table", "open_rows", "open_table", "prepare"]

@@ -1,0 +1,71 @@
+"""Reading and writing .h5ad files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._runtime.extras import extra
+from .._runtime.typing import Array
+from ..exceptions import TableError
+from .tables import Matrix, Table, join_names
+
+OBS_NAMES = "obs_names"  # name of the column that holds the names of the observations
+
+
+# -- files ---------------------------------------------------------------------------------
+
+
+def table(path: Path, obsm: str | None) -> Table:
+    """Return X, or an entry of obsm, of an h5ad file as a table; columns of obs can be carried along."""
+    library = extra("anndata", "anndata")
+    try:
+        found = library.read_h5ad(path, backed="r")
+    except (OSError, ValueError, KeyError) as error:
+        raise TableError(
+            f"{path.name} is not an h5ad file, or is damaged: {str(error).splitlines()[0][:200]}"
+        ) from error
+    beside = {OBS_NAMES: found.obs_names.to_numpy(object)}
+    beside |= {str(name): _column(found.obs[name]) for name in found.obs.columns}
+    if obsm is None:
+        columns = tuple(map(str, found.var_names))
+        if not columns:
+            raise TableError(f"{path.name} has no X; name an entry of obsm ({join_names(list(found.obsm.keys()))}).")
+        values = found.X
+    else:
+        if obsm not in found.obsm:
+            raise TableError(f"{path.name} has no obsm {obsm!r}; it has {join_names(list(found.obsm.keys()))}.")
+        values, columns = found.obsm[obsm], ()
+        if hasattr(values, "columns"):
+            values, columns = values.to_numpy(), tuple(map(str, values.columns))
+        columns = columns or tuple(f"{obsm}_{at}" for at in range(1, values.shape[1] + 1))
+    return Matrix(values, path.name, columns, {name: kept for name, kept in beside.items() if name not in set(columns)})
+
+
+def _column(values: Any) -> Array:
+    return values.to_numpy() if values.dtype.kind in "iufb" else values.astype(object).to_numpy(object)
+
+
+def write(path: Path, carried: dict[str, list[Any]], places: Array, names: list[str]) -> None:
+    """Write an h5ad file without X: columns in obs, coordinates in obsm.
+
+    The first column names the observations if its values are distinct.
+    """
+    library, frames = extra("anndata", "anndata"), extra("pandas", "anndata")
+    first = [str(value) for value in next(iter(carried.values()), [])]
+    index = first if first and len(set(first)) == len(first) else [str(row) for row in range(len(places))]
+    columns = {
+        name: values if all(isinstance(v, int | float | np.number) for v in values) else [_text(v) for v in values]
+        for name, values in carried.items()
+        if name != OBS_NAMES
+    }
+    found = library.AnnData(obs=frames.DataFrame(columns, index=frames.Index(index, dtype=object)))
+    found.obsm["X_outfold"] = places
+    found.uns["outfold"] = {"columns": names}
+    found.write_h5ad(path)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)

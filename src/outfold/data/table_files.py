@@ -1,0 +1,380 @@
+"""Tables in files: named columns that are read a batch of rows at a time.
+
+CSV and TSV (also ``.gz``), Parquet (a file or a folder of them), Feather, npy, npz, Zarr, h5ad, and CSV from standard
+input. Feature columns become float64, NaN where a value is missing; other columns are passed on unchanged.
+A file that cannot be read raises a :class:`TableError` that names the file and the line.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+import os
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._runtime.extras import extra
+from .._runtime.typing import Array
+from ..exceptions import TableError
+from . import arrow
+from .tables import Batch, Matrix, Table, check_unique, join_names
+
+TYPE_ROWS = 1000  # the first rows, which decide whether a column of text holds numbers
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # cells that count as missing, in lower case
+_LAYOUT = "A table has a line of column names, then a line for each row."
+SUFFIXES_TEXT = ".csv, .tsv, .parquet, .feather, .npy, .npz, .zarr, .h5ad"
+
+
+def open_table(path: str | Path, *, obsm: str | None = None) -> Table:
+    """Return the table in a file; ``-`` is CSV from standard input. ``obsm`` is an entry of an h5ad file (None: X)."""
+    if str(path) == "-":
+        return _standard_input()
+    path = Path(path)
+    if not path.exists():
+        raise TableError(f"There is no file {path}. {_instead(path)}")
+    if not os.access(path, os.R_OK):
+        raise TableError(f"{path} cannot be read. Check its permissions.")
+    suffix = path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix
+    if obsm is not None and suffix != ".h5ad":
+        raise TableError(f"{path.name} has no obsm; only .h5ad files do.")
+    if path.is_dir() and suffix != ".zarr":
+        parts = tuple(sorted(path.glob("*.parquet")))
+        if not parts:
+            raise TableError(f"{path} is a folder without .parquet files in it.")
+        return Arrow(parts, path.resolve().name)
+    if path.is_file() and not path.stat().st_size:
+        raise TableError(f"{path.name} is empty. {_LAYOUT}")
+    if suffix in (".csv", ".tsv"):
+        return Text(path, path.name, "\t" if suffix == ".tsv" else None)
+    if suffix in (".parquet", ".feather", ".arrow"):
+        return Arrow((path,), path.name)
+    if suffix in (".npy", ".npz", ".zarr"):
+        return _array(path, suffix)
+    if suffix == ".h5ad":
+        from . import h5ad
+
+        return h5ad.table(path, obsm)
+    raise TableError(
+        f"{path.name} is none of {SUFFIXES_TEXT}, and - (CSV from standard input). Write it as one of these first."
+    )
+
+
+def _instead(path: Path) -> str:
+    """Return a hint for a file that does not exist: a similar name, or where to check."""
+    folder = path.parent.resolve()
+    if not folder.is_dir():
+        return f"The folder {folder} is not there either."
+    near = difflib.get_close_matches(path.name, [other.name for other in folder.iterdir()], n=1, cutoff=0.7)
+    return f"Did you mean {path.with_name(near[0])}?" if near else f"Check its name and its folder, {folder}."
+
+
+# -- text ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Text(Table):
+    """A CSV file. The first line is the header unless it holds only numbers; comma, semicolon or tab separate cells."""
+
+    path: Path
+    told: str
+    separator: str | None = None
+
+    unit = "line"
+
+    @cached_property
+    def _first(self) -> list[str]:
+        with self._reader() as (_, records):
+            return next(records, [])
+
+    @cached_property
+    def named(self) -> bool:  # type: ignore[override]
+        return not all(_is_number(cell) for cell in self._first)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        if not self._first:
+            raise TableError(f"{self.told} is empty. {_LAYOUT}")
+        numbered = [f"column_{at}" for at in range(1, len(self._first) + 1)]
+        names = [cell.strip() or other for cell, other in zip(self._first, numbered)] if self.named else numbered
+        check_unique(names, f"{self.told}, line {self.places([-1])[0]}" if self.named else self.told)
+        return tuple(names)
+
+    @cached_property
+    def numeric(self) -> tuple[str, ...]:
+        return tuple(name for name, (column, words) in self._looked_at.items() if not words)
+
+    def find_spoiled(self) -> list[tuple[str, str, int]]:
+        few = {name: found for name, found in self._looked_at.items() if 0 < 2 * len(found[1]) < len(found[0])}
+        return [(name, column[words[0]], words[0]) for name, (column, words) in few.items()]
+
+    @cached_property
+    def _looked_at(self) -> dict[str, tuple[Sequence[str], list[int]]]:
+        """Map each column to its first cells and the indices of those that are neither numbers nor missing."""
+        rows = next(self._blocks(TYPE_ROWS), [])
+        columns = zip(self.names, zip(*rows) if rows else [()] * len(self.names))
+        return {
+            name: (column, [at for at, cell in enumerate(column) if not (_is_number(cell) or _is_missing(cell))])
+            for name, column in columns
+        }
+
+    def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
+        at = {name: number for number, name in enumerate(self.names)}
+        start = 0
+        for rows in self._blocks(self._step):
+            columns = list(zip(*rows))
+            values = np.empty((len(rows), len(features)))
+            for number, name in enumerate(features):
+                values[:, number] = self._numbers(columns[at[name]], name, start)
+            yield Batch(start, values, [columns[at[name]] for name in carried])
+            start += len(rows)
+
+    def places(self, rows: Sequence[int]) -> list[int]:
+        """Return the line of each row, from 1; a quoted cell may span several lines. The header is row -1."""
+        wanted, found = set(rows), []
+        with self._reader() as (reader, _):
+            line, row = 1, -int(self.named)
+            for record in reader:
+                if record and row in wanted:
+                    found.append(line)
+                if record and row >= max(rows):
+                    break
+                line, row = reader.line_num + 1, row + bool(record)
+        return found
+
+    def _numbers(self, cells: Sequence[str], name: str, start: int) -> list[float]:
+        try:
+            return list(map(float, cells))
+        except ValueError:
+            pass
+        found = []
+        for row, cell in enumerate(cells):
+            try:
+                found.append(float("nan") if _is_missing(cell) else float(cell))
+            except ValueError:
+                line = self.places([start + row])[0]
+                raise TableError(
+                    f"{self.told}, line {line}: {cell[:40]!r} in column {name!r} is not a number. Correct it, leave it "
+                    "empty if the value is missing, or leave the column out."
+                ) from None
+        return found
+
+    def _blocks(self, step: int) -> Iterator[list[list[str]]]:
+        """Yield lists of at most ``step`` records after the header; raise TableError if a record has another width."""
+        width, start = len(self.names), 0
+        with self._reader() as (_, records):
+            next(records if self.named else iter(()), None)
+            while rows := list(islice(records, step)):
+                wrong = next((row for row, cells in enumerate(rows) if len(cells) != width), None)
+                if wrong is not None:
+                    line, count = self.places([start + wrong])[0], len(rows[wrong])
+                    raise TableError(
+                        f"{self.told}, line {line}: {count} cell{'s' * (count != 1)} where "
+                        f"{'the header' if self.named else 'the first line'} has {width}. Correct the line (is a cell "
+                        "with a separator in it not quoted?)."
+                    )
+                yield rows
+                start += len(rows)
+
+    @contextmanager
+    def _reader(self) -> Iterator[tuple[Any, Iterator[list[str]]]]:
+        """Yield a CSV reader, which counts lines, and an iterator of its records without blank lines."""
+        try:
+            with self._file("rt", encoding="utf-8-sig", newline="") as file:
+                reader = csv.reader(file, delimiter=self._separator, strict=True)
+                yield reader, filter(None, reader)
+        except UnicodeDecodeError:
+            raise TableError(
+                f"{self.told}, line {self._undecodable()}: not UTF-8 text. Save it as UTF-8 first."
+            ) from None
+        except csv.Error as error:
+            raise TableError(
+                f"{self.told}, line {self._broken()}: {error}. Is a quote not closed, or not doubled?"
+            ) from None
+        except (gzip.BadGzipFile, EOFError) as error:
+            raise TableError(f"{self.told} is not a whole gzip file: {error}.") from None
+
+    def _file(self, mode: str, **options: Any) -> Any:
+        return gzip.open(self.path, mode, **options) if self.path.suffix == ".gz" else open(self.path, mode, **options)
+
+    @cached_property
+    def _separator(self) -> str:
+        if self.separator is not None:
+            return self.separator
+        try:
+            with self._file("rt", encoding="utf-8-sig", errors="replace") as file:
+                first = file.readline(1 << 22)
+        except (gzip.BadGzipFile, EOFError) as error:
+            raise TableError(f"{self.told} is not a whole gzip file: {error}.") from None
+        bare = "".join(first.split('"')[::2])  # the text outside quotes
+        return next((mark for mark in (",", ";", "\t") if mark in bare), ",")
+
+    def _undecodable(self) -> int:
+        with self._file("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError:
+                    return number
+        return number
+
+    def _broken(self) -> int:
+        """Return the line on which the first unreadable record begins."""
+        with self._file("rt", encoding="utf-8-sig", newline="") as file:
+            reader, line = csv.reader(file, delimiter=self._separator, strict=True), 1
+            try:
+                for _ in reader:
+                    line = reader.line_num + 1
+            except csv.Error:
+                pass
+        return line
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell  # Python reads 1_2 as 12
+
+
+def _is_missing(cell: str) -> bool:
+    return cell.strip().lower() in MISSING
+
+
+def _standard_input() -> Table:
+    """Return standard input as a table; it is copied to a temporary file, since a table is read more than once."""
+    handle, name = tempfile.mkstemp(prefix="outfold-", suffix=".csv")
+    path = Path(name)
+    try:
+        with open(handle, "wb") as kept:
+            shutil.copyfileobj(sys.stdin.buffer, kept)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    table = Text(path, "standard input")
+    weakref.finalize(table, _unlink, str(path))
+    if not path.stat().st_size:
+        raise TableError(f"standard input is empty. {_LAYOUT}")
+    return table
+
+
+def _unlink(path: str) -> None:
+    if os.path.exists(path):
+        os.unlink(path)
+
+
+# -- Arrow ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arrow(Table):
+    """A table in Parquet or Feather files with the same columns, one after another."""
+
+    paths: tuple[Path, ...]
+    told: str
+
+    @cached_property
+    def _parts(self) -> list[arrow.ArrowFile]:
+        parts = [arrow.ArrowFile(path) for path in self.paths]
+        for part in parts:
+            with self._readable(part):
+                if part.schema.names != parts[0].schema.names:
+                    raise TableError(f"{part.path.name} has other columns than {parts[0].path.name}, in {self.told}.")
+        check_unique(parts[0].schema.names, self.told)
+        return parts
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._parts[0].schema.names)
+
+    @cached_property
+    def numeric(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self._parts[0].schema if arrow.arrow_is_number(field.type))
+
+    def kind(self, name: str) -> Any:
+        return self._parts[0].schema.field(name).type
+
+    @cached_property
+    def rows(self) -> int:
+        return sum(part.rows for part in self._parts)
+
+    def between(self, features: Sequence[str], start: int, stop: int) -> Array:
+        found, at = [np.empty((0, len(features)))], 0
+        for part in self._parts:
+            with self._readable(part):
+                if at < stop and at + part.rows > start:
+                    columns = part.between(list(features), max(0, start - at), stop - at)
+                    found.append(np.column_stack([arrow.arrow_numbers(column) for column in columns]))
+                at += part.rows
+        return np.concatenate(found)
+
+    def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
+        if text := [name for name in features if name not in set(self.numeric)]:
+            raise TableError(
+                f"{self.told}: column {join_names(text)} holds {self.kind(text[0])}, not numbers. Leave it out."
+            )
+        wanted, start = list(dict.fromkeys([*features, *carried])), 0
+        for part in self._parts:
+            with self._readable(part):
+                for batch in part.batches(wanted, self._step):
+                    at = {name: column for name, column in zip(wanted, batch.columns)}
+                    values = np.empty((batch.num_rows, len(features)))
+                    for number, name in enumerate(features):
+                        values[:, number] = arrow.arrow_numbers(at[name])
+                    yield Batch(start, values, [at[name].to_pylist() for name in carried])
+                    start += batch.num_rows
+
+    @contextmanager
+    def _readable(self, part: arrow.ArrowFile) -> Iterator[None]:
+        try:
+            yield
+        except TableError:
+            raise
+        except (ValueError, OSError) as error:  # the errors of Arrow derive from these
+            why = str(error).splitlines()[0][:200]
+            kind = part.path.suffix.removeprefix(".").capitalize()
+            raise TableError(f"{part.path.name} is not a {kind} file, or is damaged: {why}") from error
+
+
+def _array(path: Path, suffix: str) -> Table:
+    try:
+        if suffix == ".npy":
+            values = np.load(path, mmap_mode="r")
+        elif suffix == ".npz":
+            values = _one_of(np.load(path), path.name)
+        else:
+            values = extra("zarr", "io").open(str(path), mode="r")
+    except TableError:
+        raise
+    except (ValueError, OSError, EOFError, KeyError) as error:
+        why = (
+            "it is no array, or holds Python objects"
+            if "objects" in str(error) or "pickle" in str(error)
+            else str(error).splitlines()[0][:200]
+        )
+        raise TableError(f"{path.name} is not an array that can be read: {why}") from error
+    shape = getattr(values, "shape", ())
+    if len(shape) != 2 or not min(shape):
+        raise TableError(f"{path.name} must hold one array of rows and columns; it has shape {tuple(shape)}.")
+    if np.dtype(values.dtype).kind not in "iuf":
+        raise TableError(f"{path.name} holds {values.dtype}, not numbers.")
+    return Matrix(values, path.name)
+
+
+def _one_of(found: Any, told: str) -> Array:
+    names = list(found.files)
+    if len(names) != 1 and "X" not in names:
+        raise TableError(f"{told} holds {len(names)} arrays ({join_names(names)}); one, or one called X, is needed.")
+    return found["X" if "X" in names else names[0]]

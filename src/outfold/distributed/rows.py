@@ -1,0 +1,357 @@
+"""Rows and weights of Dask collections, read part by part on the workers and never gathered."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._runtime.threads import Threads, one_thread
+from .._runtime.typing import Array
+from ..data import table_files, writers
+from ..data.columns import Preparation, Prepared, complete
+from ..data.sources import PartitionedRows, Source, check_rows, unit_measure
+from .tasks import IN_FLIGHT, dask_module, make_task, run_tasks, travelling, worker_threads
+
+WAVES = 64  # waves of parts in a pass, at most; the workers join the answers of a wave, and one comes back
+PART_BYTES = 1 << 26  # bytes of a part, at most, when workers read a table file
+ARITY = 4  # answers that one task joins
+
+
+# -- rows ----------------------------------------------------------------------------------
+
+
+def rows_of(X: Any, column: bool = False) -> DaskRows:
+    """Return the rows of a Dask array or DataFrame; unknown chunk sizes are computed."""
+    names = None
+    if column and getattr(X, "ndim", 2) == 1:
+        X = X.to_frame() if is_frame(X) else X[:, None]
+    if is_frame(X):
+        names = [str(name) for name in X.columns]
+        X = X.to_dask_array(lengths=True)
+    if not hasattr(X, "chunks") or X.ndim != 2:
+        raise ValueError(f"A Dask array of rows and columns is needed, or a DataFrame; got {X!r}.")
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"The Dask array holds {X.dtype}; numbers are needed. Leave other columns out.")
+    if np.isnan(X.shape[0]):
+        X = copy.copy(X)
+        X.compute_chunk_sizes()
+    return DaskRows(by_rows(X), names)
+
+
+def is_frame(X: Any) -> bool:
+    return hasattr(X, "map_partitions") and hasattr(X, "divisions")
+
+
+def by_rows(X: Any) -> Any:
+    """Return X with all its columns in one chunk: chunks then split rows only."""
+    return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+
+
+def map_rows(function: Callable[[Array], Array], X: Any, columns: int) -> Any:
+    """Return ``function`` of each block of rows, as a lazy Dask array of shape (n, columns)."""
+    X = by_rows(X.to_dask_array() if is_frame(X) else X)
+    chunks, meta = (X.chunks[0], (columns,)), np.empty((0, columns))
+    return X.map_blocks(_apply, travelling(function), meta, dtype=float, chunks=chunks, meta=meta)
+
+
+def _apply(rows: Any, function: Callable[[Array], Array], nothing: Array) -> Array:
+    with one_thread():
+        return function(np.ascontiguousarray(rows, dtype=float)) if len(rows) else nothing
+
+
+@dataclass(frozen=True)
+class DaskRows(PartitionedRows):
+    """The rows of a Dask array; a chunk of the array is a part."""
+
+    values: Any
+    names: list[str] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.values.shape[0]), int(self.values.shape[1])
+
+    @cached_property
+    def _parts(self) -> list[tuple[slice, Any]]:
+        ends = np.cumsum(self.values.chunks[0]).tolist()
+        found = zip(ends, self.values.chunks[0], self.values.to_delayed()[:, 0])
+        return [(slice(end - size, end), part) for end, size, part in found if size]
+
+    def pieces(self) -> Iterator[Array]:
+        yield from map(np.asarray, run_tasks(self._parts, "reading"))
+
+    def take(self, index: Array) -> Array:
+        wanted = []
+        for block, part in self._parts:
+            a, b = np.searchsorted(index, [block.start, block.stop])
+            if b > a:
+                task = make_task("drawing rows", _take, block)
+                wanted.append((block, task(part, index[a:b] - block.start, block.start, str(self))))
+        return np.concatenate([*run_tasks(wanted, "drawing rows", 256), np.empty((0, self.shape[1]))])
+
+    def beside(self, tables: Sequence[Source]) -> DaskRows:
+        sizes = tuple(size for size in self.values.chunks[0] if size)
+        array = dask_module("array")
+        parts = [
+            table.values.rechunk({0: sizes})
+            if isinstance(table, DaskRows)
+            else array.from_array(table.array(), chunks=(sizes, -1), name=False)
+            for table in tables
+        ]
+        return DaskRows(by_rows(array.concatenate(parts, axis=1)))
+
+    def walk_pieces(
+        self,
+        look: Callable[..., Any],
+        join: Callable[[Any, Any], Any],
+        pieces: int,
+        *,
+        measure: Any,
+        runner: Threads,
+        title: str,
+        start: int = 0,
+        apart: bool = False,
+    ) -> Iterator[tuple[slice, list[Any]]]:
+        parts = _from(self._parts, start)
+        wave = max(worker_threads(), -(-len(parts) // WAVES))
+        measure = unit_measure(len(self)) if measure is None else measure
+        node, call = travelling(look), partial(_look_at, told=str(self))
+        waves = []
+        for at in range(0, len(parts), wave):
+            answers: list[list[Any]] = [[] for _ in range(pieces)]
+            for block, part in parts[at : at + wave]:
+                given = (node, part, _weight(measure, block), block.start)
+                if apart:
+                    found = [make_task(title, call, block)(*given, piece) for piece in range(pieces)]
+                else:
+                    whole = make_task(title, call, block)(*given)
+                    found = [whole] if pieces == 1 else [whole[piece] for piece in range(pieces)]
+                for several, one in zip(answers, found):
+                    several.append(one)
+            block = slice(parts[at][0].start, block.stop)
+            waves.append((block, make_task(title, list, block)([_tree(join, several) for several in answers])))
+        with runner.bar(title, len(self)) as bar:
+            bar.update(start)
+            known = {part.key: block for block, part in parts if isinstance(part.key, tuple)}
+            for (block, _), found in zip(waves, run_tasks(waves, title, known=known)):
+                bar.update(block.stop - block.start)
+                yield block, found
+
+    def __str__(self) -> str:
+        return f"the Dask array ({self.shape[0]} x {self.shape[1]} in {self.values.numblocks[0]} parts)"
+
+
+def _from(parts: list[tuple[slice, Any]], start: int) -> list[tuple[slice, Any]]:
+    """Return the parts from row ``start`` on; the part that contains row ``start`` begins there."""
+    found = []
+    for block, part in parts:
+        if block.start >= start:
+            found.append((block, part))
+        elif block.stop > start:
+            found.append((slice(start, block.stop), make_task("reading", _rest, block)(part, start - block.start)))
+    return found
+
+
+def _rest(rows: Any, start: int) -> Any:
+    return rows[start:]
+
+
+def _take(rows: Any, index: Array, start: int, told: str) -> Array:
+    chosen = np.asarray(rows)[index]
+    try:
+        return check_rows(chosen, start, told)
+    except ValueError:
+        check_rows(rows, start, told)  # raises with the number of the row in the whole array
+        raise
+
+
+def _look_at(look: Any, rows: Any, weight: Any, start: int, *piece: int, told: str) -> Any:
+    """Check the rows of a part and return ``look`` of them. Runs on a worker, on one thread."""
+    points = check_rows(rows, start, told)
+    measure = np.broadcast_to(np.asarray(weight, dtype=float), len(points))
+    with one_thread():
+        return look(points, measure, start, *piece)
+
+
+def _tree(join: Callable[[Any, Any], Any], answers: list[Any]) -> Any:
+    """Return one task that joins ``answers`` in order, by a tree of tasks with up to ``ARITY`` inputs."""
+    while len(answers) > 1:
+        groups = [answers[at : at + ARITY] for at in range(0, len(answers), ARITY)]
+        answers = [
+            make_task("joining", partial(reduce, join))(group) if len(group) > 1 else group[0] for group in groups
+        ]
+    return answers[0]
+
+
+# -- weights -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DaskWeights:
+    """Sample weights of rows in parts, with the few methods of an array of shape (n,) that a fit calls.
+
+    Whole numbers are counts and stay as they are; other weights are divided by the mean of those above 0.
+    """
+
+    values: Any  # a Dask array (n,), chunked as the rows are
+    unit: float  # the weights are divided by this number
+    total: float  # sum of the weights after that division
+    least: float  # smallest weight after that division
+    able: tuple[int, ...]  # number of weights above 0 in each part
+
+    @classmethod
+    def of(cls, weights: Any, rows: DaskRows, unit: float | None = None) -> DaskWeights:
+        """Check the weights in one pass and divide them by ``unit`` (computed from them if None)."""
+        if hasattr(weights, "divisions"):
+            weights = weights.to_dask_array(lengths=True)
+        if weights.ndim != 1:
+            raise ValueError(f"Sample weights must be 1D array or scalar; got shape {weights.shape}.")
+        if np.isnan(weights.shape[0]):
+            weights = weights.compute_chunk_sizes()
+        if weights.shape[0] != len(rows):
+            raise ValueError(f"sample_weight has {weights.shape[0]} entries for {len(rows)} rows.")
+        weights = weights.rechunk((rows.values.chunks[0],))
+        finite, least, able, total, whole = _facts(weights)
+        if not finite.all() or least.min() < 0:
+            raise ValueError(f"sample_weight must be finite and >= 0; the smallest given is {least.min():.3g}.")
+        if able.sum() < 2:
+            raise ValueError(
+                f"sample_weight is zero for all but {able.sum():.0f} of {len(rows)} rows; a fit needs at least 2 rows "
+                "of positive weight."
+            )
+        unit = _unit(able, total, whole) if unit is None else unit
+        return cls(weights, unit, total.sum() / unit, least.min() / unit, tuple(able.astype(int).tolist()))
+
+    def __repr__(self) -> str:
+        return f"Weights of {len(self)} rows: {self.total!r} in all, {self.least!r} at the least, {self.able} above 0"
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (len(self),)
+
+    def sum(self) -> float:
+        return self.total
+
+    def min(self) -> float:
+        return self.least
+
+    def __getitem__(self, at: Any) -> Array:
+        """Return some weights in memory: at an increasing index, or at every ``at.step``-th row of a slice."""
+        return np.asarray(self.values[at].compute(), dtype=float) / self.unit
+
+    def positive(self, ranks: Array) -> Array:
+        """Return the numbers of the ranks[0]-th, ranks[1]-th, ... (increasing) of the rows whose weight is above 0."""
+        ends = np.cumsum(self.able)
+        starts = np.cumsum((0, *self.values.chunks[0]))[:-1]
+        tasks = []
+        for part, able, end, start in zip(self.values.to_delayed(), self.able, ends, starts):
+            a, b = np.searchsorted(ranks, [end - able, end])
+            if b > a:
+                tasks.append(make_task("ranks", _rows_of_ranks)(part, ranks[a:b] - (end - able), start))
+        return np.concatenate(dask_module("base").compute(*tasks)) if tasks else np.empty(0, dtype=int)
+
+    def part(self, block: slice) -> Any:
+        """Return the weights of the rows in ``block`` as a delayed array, which stays on the workers."""
+        return (self.values[block] / self.unit).to_delayed()[0]
+
+
+def unit(weights: Any) -> float:
+    """Return the number that weights are divided by: 1 if all are whole numbers, else the mean of those above 0."""
+    if hasattr(weights, "divisions"):
+        weights = weights.to_dask_array()
+    return _unit(*_facts(weights)[2:])
+
+
+def _unit(able: Array, total: Array, whole: Array) -> float:
+    return 1.0 if whole.all() else float(total.sum() / able.sum())
+
+
+def _facts(weights: Any) -> Array:
+    tasks = [make_task("weights", _weight_facts)(part) for part in weights.to_delayed()]
+    return np.array(dask_module("base").compute(*tasks), dtype=float).T
+
+
+def _weight_facts(part: Any) -> tuple[float, ...]:
+    part = np.asarray(part, dtype=float)
+    finite = np.isfinite(part).all()
+    least = part.min(initial=np.inf) if finite else np.nan
+    return finite, least, (part > 0).sum(), part.sum(), (part == np.round(part)).all()
+
+
+def _rows_of_ranks(part: Any, ranks: Array, start: int) -> Array:
+    return start + np.flatnonzero(np.asarray(part) > 0)[ranks]
+
+
+def _weight(measure: Any, block: slice) -> Any:
+    """Return the weights of a part: a single number if all weights of the fit are equal."""
+    if isinstance(measure, DaskWeights):
+        return measure.part(block)
+    return float(measure[0]) if measure.strides == (0,) else np.array(measure[block])
+
+
+# -- files ---------------------------------------------------------------------------------
+
+
+def of_table(path: str, obsm: str | None, prepared: Prepared) -> DaskRows:
+    """Return the prepared rows of a table file. The workers read its parts, so they need the file at the same path."""
+    where = str(Path(path).resolve())
+    rows, features = prepared.table.rows, prepared.shape[1]
+    step = max(1, min(PART_BYTES // (8 * features), -(-rows // (2 * worker_threads()))))
+    array, parts = dask_module("array"), []
+    whole = rows == len(prepared)
+    for start in range(0, rows, step):
+        block = slice(start, min(start + step, rows))
+        task = make_task("reading", _read, block)(where, obsm, prepared.preparation, block.start, block.stop)
+        size = block.stop - block.start if whole else np.nan
+        parts.append(array.from_delayed(task, shape=(size, features), dtype=float))
+    found = array.concatenate(parts, allow_unknown_chunksizes=True)
+    if not whole:  # rows with a missing value are left out, so the sizes of the parts are unknown
+        found.compute_chunk_sizes()
+    return DaskRows(found, list(prepared.preparation.columns) if prepared.preparation.named else None)
+
+
+def _read(path: str, obsm: str | None, preparation: Preparation, start: int, stop: int) -> Array:
+    table = table_files.open_table(path, obsm=obsm)
+    values = table.between(preparation.match(table), start, stop)
+    return preparation.apply(values[complete(values)])
+
+
+def write(table: Any, path: Path, suffix: str, names: Sequence[str]) -> None:
+    """Write a Dask array to a new Zarr array, or to a folder with one Parquet file per part."""
+    if suffix == ".zarr":
+        table = _even(table)
+        writers.new_zarr(path, table.shape, table.dtype, table.chunksize)
+    else:
+        path.mkdir()
+    work, start = [], 0
+    for number, (part, size) in enumerate(zip(table.to_delayed()[:, 0], table.chunks[0])):
+        block = slice(start, start := start + (0 if np.isnan(size) else size))
+        if suffix == ".zarr":
+            task = make_task("writing", writers.into_zarr, block)(str(path), block.start, part)
+        else:
+            task = make_task("writing", writers.parquet_part, block)(
+                str(path / f"part-{number:06d}.parquet"), names, part
+            )
+        work.append((block, task))
+    deque(run_tasks(work, "writing", max(IN_FLIGHT, 2 * worker_threads())), maxlen=0)
+
+
+def _even(table: Any) -> Any:
+    """Return the table in parts of equal size (except the last): no two tasks then write to one chunk of a Zarr array.
+
+    The sizes of the parts are computed if they are unknown.
+    """
+    if np.isnan(table.shape[0]):
+        table = table.persist()
+        table.compute_chunk_sizes()
+    size = max(max(table.chunks[0]), 1)
+    return table if all(part == size for part in table.chunks[0][:-1]) else table.rechunk({0: size})

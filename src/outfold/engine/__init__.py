@@ -1,0 +1,1 @@
+"""The engine: a fit runs its stages once; the fitted model is one formula, ``row(x) @ basis``."""

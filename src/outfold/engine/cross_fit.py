@@ -1,0 +1,234 @@
+"""Cross-validation: fits of parts of the data choose the extension and calibrate the error radii.
+
+Some training rows are held out and the others are fitted anew. The embedding of this fold is aligned with the full
+embedding over the rows that both contain. A held-out row then has two embeddings in the same coordinates: the fold
+embeds it as a new sample, and the full fit embeds it as a training sample. Their distance is the held-out error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .._runtime.threads import Threads
+from .._runtime.typing import Array
+from ..bandwidths import Fixed
+from ..data.checkpoints import Checkpoint
+from ..data.sources import InMemory, Source, draw_numbers
+from ..extensions import Auto, Nystrom, calibration
+from ..extensions import auto as extensions_auto
+from ..extensions.alignment import Alignment
+from ..extensions.calibration import SecondOpinion
+from ..extensions.samples import SEED, Samples
+from ..kernels import Gaussian, Named
+from ..trust import Trust
+from .fit import Fit, Recipe, extend_fit, extend_model, fit_recipe
+
+SWITCH_MARGIN = 0.5  # standard errors by which another extension must beat `Nystrom`, the method's own rule
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An extension and its held-out error.
+
+    The error is the root mean square relative to the standard deviation of the embedding, a geometric mean over folds.
+    """
+
+    extension: Any
+    error: float
+    doubt: float = 0.0  # standard error over the folds of log(its error / error of `Nystrom`)
+
+    def __str__(self) -> str:
+        return f"{self.extension} {self.error:.4g}"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows in memory, their measure, and their embedding by a fit of all of them."""
+
+    X: Array
+    measure: Array
+    embedding: Array
+    given: bool  # X is a precomputed square matrix between the rows
+
+    def rows(self, index: Array, seen_by: Array) -> Array:
+        """Return the rows ``index``; of a precomputed matrix only their columns ``seen_by``."""
+        return self.X[np.ix_(index, seen_by)] if self.given else self.X[index]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A fit of some rows, and the rows that were held out of it."""
+
+    found: Fit
+    held: Array  # indices of the held-out rows
+    points: Array  # the held-out rows, as input of the fold's model
+    target: Array  # embedding of the held-out rows by the full fit
+    alignment: Alignment  # from the fold's coordinates to those of the full fit
+
+
+def alone(recipe: Recipe, components: int, epsilon: float) -> Recipe:
+    """Return the recipe for a part of the rows.
+
+    It has ``components`` components, bandwidth ``epsilon`` (NaN: the part chooses its own) and no checkpoint on disk.
+    """
+    if isinstance(recipe.wanted, str):
+        recipe = replace(recipe, wanted=components)
+    kernel = None if np.isnan(epsilon) else getattr(recipe.view, "kernel", None)
+    if isinstance(kernel, Gaussian) and np.isfinite(epsilon):
+        recipe = replace(recipe, view=replace(recipe.view, kernel=replace(kernel, rule=Fixed(epsilon))))
+    elif isinstance(kernel, Named) and kernel.gamma == "auto":
+        recipe = replace(recipe, view=replace(recipe.view, kernel=replace(kernel, gamma=1 / (2 * epsilon))))
+    if hasattr(recipe.view, "checkpoint"):
+        recipe = replace(recipe, view=replace(recipe.view, checkpoint=Checkpoint()))
+    return recipe
+
+
+def fit_sample(
+    rows: Source, measure: Array, recipe: Recipe, most: int, components: int, epsilon: float, runner: Threads
+) -> tuple[Sample, Recipe]:
+    """Fit the rows and return them with their embedding, and the recipe for the folds.
+
+    If there are more than ``most`` rows, a random sample of ``most`` is fitted. Its bandwidth is chosen anew unless it
+    is fixed, because a bandwidth for many rows is too narrow for few.
+    """
+    if len(rows) > most:
+        index, epsilon = draw_numbers(len(rows), most, np.random.default_rng(SEED)), np.nan
+    else:
+        index = np.arange(len(rows))
+    X = rows.array()[np.ix_(index, index)] if recipe.view.given else rows.take(index)
+    measure = np.array(measure[index], dtype=float)
+    recipe = alone(recipe, components, epsilon)
+    found = fit_recipe(InMemory(X), recipe, measure, np.random.default_rng(SEED), runner)
+    embedding: Any = found.embedding
+    return Sample(X, measure, embedding, recipe.view.given), alone(recipe, components, found.report.epsilon)
+
+
+def draw_sample(rows: Source, recipe: Recipe, found: Fit, most: int, runner: Threads) -> tuple[Sample, Recipe]:
+    """As ``fit_sample``, but reuse the embedding of ``found`` if it has at most ``most`` rows."""
+    components, epsilon = len(found.eigenvalues), found.report.epsilon
+    if len(rows) > most or found.embedding is None:
+        return fit_sample(rows, found.measure, recipe, most, components, epsilon, runner)
+    sample = Sample(rows.array(), np.array(found.measure), found.embedding, recipe.view.given)
+    return sample, alone(recipe, components, epsilon)
+
+
+def folds(sample: Sample, recipe: Recipe, count: int, runner: Threads, seed: int = SEED) -> Iterator[Fold]:
+    """Yield ``count`` folds; every row with weight is held out once.
+
+    Copies of a row are held out together, since a row with a copy in the training part is not new to the fold.
+    """
+    rng = np.random.default_rng(seed)
+    counted = np.flatnonzero(sample.measure > 0)
+    places, member = np.unique(sample.X[counted], axis=0, return_inverse=True)
+    label = np.full(len(sample.X), -1)
+    label[counted] = (rng.permutation(len(places)) % count)[member.ravel()]
+    bar = runner.bar("folds", len(counted))
+    for fold in range(count):
+        held, rest = np.flatnonzero(label == fold), np.flatnonzero((label != fold) & (label >= 0))
+        if len(held) == 0:
+            continue
+        measure = sample.measure[rest]
+        X = InMemory(sample.rows(rest, rest))
+        found = fit_recipe(X, recipe, measure, np.random.default_rng(SEED), runner)
+        embedding: Any = found.embedding
+        alignment = align_places(found, embedding, sample.embedding[rest], measure, sample.measure.sum())
+        seen = rest if found.columns is None else rest[found.columns]
+        yield Fold(found, held, sample.rows(held, seen), sample.embedding[held], alignment)
+        bar.update(len(held))
+    bar.close()
+
+
+def align_places(found: Fit, moving: Array, fixed: Array, measure: Array, total: float) -> Alignment:
+    """Return the rigid motion from the embedding of a fold onto that of the full fit.
+
+    Where columns have length 1 over the rows, coordinates shrink as rows are added; ``scale`` corrects for that.
+    """
+    shrink = float(np.sqrt(measure.sum() / total)) if found.unit_columns else 1.0
+    motion = Alignment.of(shrink * moving, fixed, weights=measure, rescale=False)
+    return replace(motion, origin=motion.origin / shrink, scale=shrink)
+
+
+def compare(sample: Sample, recipe: Recipe, specs: Sequence[Any], count: int, runner: Threads) -> list[Candidate]:
+    """Return the held-out error of each extension, best first."""
+    squares = []
+    for fold in folds(sample, recipe, count, runner):
+        known = fold.found.samples(recipe.view, runner)
+        share = sample.measure[fold.held] / sample.measure[fold.held].sum()
+        models = (spec.fit(known, runner) for spec in specs)
+        left = [fold.alignment(model.embed(fold.points, runner)) - fold.target for model in models]
+        squares.append([share @ (part**2).sum(axis=1) for part in left])
+    return _rank(specs, np.array(squares), _spread(sample.embedding, sample.measure))
+
+
+def _spread(values: Array, measure: Array) -> float:
+    share = measure / measure.sum()
+    return max(float(share @ ((values - share @ values) ** 2).sum(axis=1)), np.finfo(float).tiny)
+
+
+def _rank(specs: Sequence[Any], squares: Array, spread: float) -> list[Candidate]:
+    """Return the candidates, best first, from their squared errors, shape (folds, specs).
+
+    Errors are geometric means over folds: in an arithmetic mean one failed fold dominates, and it favours extensions
+    that shrink towards the mean. ``Nystrom``, the method's own rule, is exact on the training points; another extension
+    must beat it by half a standard error.
+    """
+    logs = np.log(np.maximum(np.where(np.isfinite(squares), squares, np.inf) / spread, 1e-300)) / 2
+    errors, doubt = logs.mean(axis=0), np.zeros(len(specs))
+    own = [i for i, spec in enumerate(specs) if isinstance(spec, Nystrom)]
+    if own and len(logs) > 1:
+        with np.errstate(invalid="ignore"):
+            doubt = np.nan_to_num((logs - logs[:, own[:1]]).std(axis=0, ddof=1)) / np.sqrt(len(logs))
+    order = np.argsort(errors + SWITCH_MARGIN * doubt, kind="stable")
+    return [Candidate(specs[i], float(np.exp(errors[i])), float(doubt[i])) for i in order]
+
+
+def choose(rows: Source, recipe: Recipe, found: Fit, known: Samples, auto: Auto, runner: Threads) -> Fit:
+    """Return the fit with the extension of least held-out error; its report lists all candidates."""
+    if recipe.view.given:
+        return _note_choice(found, "extension='auto' had one choice, 'nystrom': others learn from features.")
+    specs = list(auto.candidates or extensions_auto.candidates(known))
+    try:
+        sample, part = draw_sample(rows, recipe, found, auto.rows, runner)
+        table = compare(sample, part, specs, auto.folds, runner)
+    except ValueError as error:  # a fold cannot be fitted
+        return _note_choice(
+            found, f"extension='auto' could not fit parts of the data and stayed with 'nystrom': {error}"
+        )
+    chosen = extend_fit(found, rows, known, table[0].extension, runner)
+    return replace(chosen, report=replace(chosen.report, candidates=tuple(table)))
+
+
+def _note_choice(found: Fit, text: str) -> Fit:
+    return replace(found, report=replace(found.report, warnings=(*found.report.warnings, text)))
+
+
+def hold_out(
+    sample: Sample, recipe: Recipe, extension: Any, count: int, runner: Threads
+) -> Iterator[tuple[Trust, Array]]:
+    """Yield the evidence on the held-out rows of each fold, and their errors."""
+    for fold in folds(sample, recipe, count, runner):
+        known = fold.found.samples(recipe.view, runner)
+        positions, trust = extend_model(known, extension, runner).look(fold.points, runner)
+        witness = None if recipe.view.given else SecondOpinion.of(known, runner)
+        trust = calibration.add_evidence(trust, positions, witness, fold.points, runner)
+        yield trust, np.linalg.norm(fold.alignment(positions) - fold.target, axis=1)
+
+
+def compare_maps(known: Samples, specs: Sequence[Any], count: int, runner: Threads) -> list[Candidate]:
+    """Return the held-out error of each extension of fixed values, best first; only the extension is fitted anew."""
+    label = np.random.default_rng(SEED).permutation(len(known.points)) % count
+    squares = []
+    bar = runner.bar("way back", len(label))
+    for fold in np.unique(label):
+        held, part = label == fold, known.part(np.flatnonzero(label != fold))
+        share = known.measure[held] / known.measure[held].sum()
+        models = (spec.fit(part, runner) for spec in specs)
+        left = [model.embed(known.points[held], runner) - known.values[held] for model in models]
+        squares.append([share @ (part**2).sum(axis=1) for part in left])
+        bar.update(int(held.sum()))
+    bar.close()
+    return _rank(specs, np.array(squares), _spread(known.values, known.measure))

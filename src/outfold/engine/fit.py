@@ -1,0 +1,257 @@
+"""The stages of a fit, each run once; the fitted model is one formula, ``row(x) @ basis``.
+
+data -> anchors -> distances -> kernel -> normalisation -> eigenpairs -> basis
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .._runtime.threads import Threads
+from .._runtime.typing import Array
+from ..bandwidths import ALL_EQUAL
+from ..data.sources import InMemory, Source
+from ..distances import LARGEST_ENTRY
+from ..extensions.samples import Samples
+from ..landmarks import AllRows, Anchors, count_positive
+from ..operators.operator import Operator
+from ..operators.problem import BuiltProblem
+from ..operators.signs import orient
+from ..solvers import Auto, Spectrum, solve
+from .model import ExtendedModel, SpectralModel
+from .report import Report
+
+# Most eigenpairs that n_components="auto" computes if there are more anchors than the dense solver takes.
+MOST_PAIRS = 512
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A method with its parameters: the view (metric, graph, kernel, normalisation) and what to compute from it."""
+
+    method: str
+    view: Any  # builds the eigenproblem of the anchors
+    wanted: int | str | tuple[int, ...]  # n_components
+    landmarks: Any
+    solver: Any
+    clip_to_rank: bool = False  # keep fewer components instead of raising when the rank runs out
+
+    @property
+    def streams(self) -> bool:
+        """Whether the rows can be read in blocks, without being in memory."""
+        return getattr(self.view, "streams", False) and not isinstance(self.landmarks, AllRows)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The result of a fit."""
+
+    model: Any  # SpectralModel or ExtendedModel
+    anchors: Anchors
+    eigenvalues: Array
+    functions: Array  # eigenfunctions on the anchors
+    # Of the training rows: anchors have their spectral coordinates, the others are extended. None: rows not in memory.
+    embedding: Array | None
+    measure: Array  # on the training rows
+    columns: Array | None  # the columns of a precomputed matrix that a row is read from
+    places: Array | None  # the spectral embedding of the anchors; None: the model embeds them exactly
+    unit_columns: bool  # coordinates have length 1 over the training rows, so they shrink as rows are added
+    report: Report
+    gathered: Any = None  # further results: `PassSums` if the fit can be updated, `Placement` of PHATE
+
+    def samples(self, view: Any, runner: Threads) -> Samples:
+        """Return the anchors with their embedding, to which an extension is fitted."""
+        points = self.anchors.points
+        places = self.model.embed(points, runner) if self.places is None else self.places
+        return Samples.of(points, places, self.anchors.measure, getattr(view, "metric", None), self.model)
+
+
+def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
+    """Run the stages on the rows and return the fit."""
+    view = recipe.view
+    _check_count(recipe.wanted, count_positive(measure))
+    anchors = recipe.landmarks.select(rows, measure, rng)
+    if not view.given:
+        check_points(anchors.points)
+        if view.merges_copies:
+            anchors = anchors.merge_copies()
+    _check_count(recipe.wanted, len(anchors.measure))
+    with runner.blas():
+        problem = view.build(rows, anchors, measure, _needed_pairs(recipe), runner)
+        anchors, operator, normalization = problem.anchors, problem.operator, problem.normalization
+        spectrum, kept = _select(operator, normalization, recipe)
+        asked = f"{recipe.wanted} of {operator.size} anchors, n_features = {rows.shape[1]}"
+        kept = normalization.within_rank(spectrum.values, kept, operator, asked, recipe.clip_to_rank)
+        eigenvalues = normalization.eigenvalues(spectrum.values[kept])
+        functions = operator.functions(spectrum.vectors[:, kept])
+        functions *= orient(
+            functions, operator.stationary / operator.stationary.sum(), None if view.given else anchors.points
+        )
+        model = SpectralModel(
+            normalization.rule(operator, problem.geometry, problem.kernel, eigenvalues),
+            normalization.basis(functions, eigenvalues),
+            normalization.scale(eigenvalues),
+            problem.reference,
+        )
+        negative = normalization.negative_mass(operator, spectrum.values, spectrum.vectors)
+    embedding, gap = _training_embedding(rows, problem, model, runner)
+    report = report_on(rows, recipe, problem, spectrum, kept, negative, gap)
+    order = np.arange(len(functions)) if anchors.index is None else np.argsort(anchors.index)
+    places = None if model.scale is None else model.places[order]
+    return Fit(
+        model,
+        anchors.at(order),
+        eigenvalues,
+        functions[order],
+        embedding,
+        measure,
+        problem.columns,
+        places,
+        normalization.unit_columns,
+        report,
+        problem.gathered,
+    )
+
+
+def extend_model(known: Samples, extension: Any, runner: Threads) -> SpectralModel | ExtendedModel:
+    """Return the model with this extension; the spectral model itself if the extension is the method's own rule."""
+    function = extension.fit(known, runner)
+    return function if function is known.model else ExtendedModel(known.model, function)
+
+
+def extend_fit(found: Fit, rows: Source, known: Samples, extension: Any, runner: Threads) -> Fit:
+    """Return the same fit with this extension to new points."""
+    model = extend_model(known, extension, runner)
+    if not isinstance(model, ExtendedModel):
+        return found
+    sample = np.linspace(0, len(known.points) - 1, min(len(known.points), 256)).astype(int)
+    gap = float(np.abs(model.embed(known.points[sample], runner) - known.values[sample]).max())
+    embedding, index = found.embedding, found.anchors.index
+    if embedding is not None and found.places is not None and (index is None or len(index) < len(embedding)):
+        spectral, embedding = embedding, model.embed(rows.array(), runner)
+        if index is not None:
+            embedding[index] = spectral[index]
+    size = max(float(np.abs(known.values).max()), np.finfo(float).tiny)
+    amplification = max(1.0, getattr(model.extension, "amplification", 1.0) / size)
+    report = replace(found.report, extension=str(extension), extension_gap=gap, amplification=amplification)
+    return replace(found, model=model, embedding=embedding, report=report)
+
+
+def _needed_pairs(recipe: Recipe) -> int:
+    return 1 if isinstance(recipe.wanted, str) else int(np.max(recipe.wanted))
+
+
+def check_points(points: Array) -> None:
+    """Refuse points that are all equal, or so large that squared distances overflow."""
+    if (points == points[0]).all():
+        raise ValueError(ALL_EQUAL)
+    largest = np.nanmax(np.abs(points))
+    if largest > LARGEST_ENTRY:
+        raise ValueError(f"Squared distances overflow: the data reaches {largest:.1e}. Rescale the features.")
+
+
+def _check_count(wanted: Any, n: int) -> None:
+    most = max(wanted) if isinstance(wanted, tuple) else wanted
+    if most != "auto" and most >= n:
+        raise ValueError(
+            f"n_components={wanted} needs more than {most} anchors, but there are n = {n}: n points have at "
+            f"most n - 1 = {n - 1} non-trivial coordinates."
+        )
+
+
+def _select(operator: Operator, normalization: Any, recipe: Recipe) -> tuple[Spectrum, Array]:
+    """Compute the wanted eigenpairs and one more (for the gap). Returns the spectrum and the indices of the wanted."""
+    n, skip, wanted = operator.size, normalization.skip, recipe.wanted
+    if not isinstance(wanted, str):
+        kept = np.array(wanted if isinstance(wanted, tuple) else range(1, wanted + 1)) - 1 + skip
+        return solve(operator, recipe.solver, min(n, kept.max() + 2)), kept
+    count = n if n <= Auto.dense_up_to else 32
+    while True:
+        spectrum = solve(operator, recipe.solver, min(n, count))
+        chosen = normalization.dimension(operator, spectrum.values[skip:])
+        if chosen is not None or count >= min(n, MOST_PAIRS):
+            return spectrum, np.arange(chosen or len(spectrum.values) - skip) + skip
+        count *= 2
+
+
+def _training_embedding(
+    source: Source, problem: BuiltProblem, model: SpectralModel, runner: Threads
+) -> tuple[Array | None, float]:
+    """Return the embedding of the training rows (None: not in memory).
+
+    Also the largest error of ``transform`` against it, over a sample of the anchors.
+    """
+    X = source.array() if isinstance(source, InMemory) else None
+    if model.scale is None:  # `row(x) @ basis` is the embedding of the anchors too
+        return None if X is None else model.look(X, runner, problem.kept)[0], 0.0
+    spectral = model.places
+    anchors, columns = problem.anchors, problem.columns
+    sample = np.linspace(0, len(spectral) - 1, min(len(spectral), 256)).astype(int)
+    rows = anchors.points[sample]
+    gap = float(np.abs(model.embed(rows if columns is None else rows[:, columns], runner) - spectral[sample]).max())
+    if X is None:
+        return None, gap
+    if anchors.index is not None and len(anchors.index) == len(X):
+        embedding = np.empty_like(spectral)
+    else:
+        embedding = model.embed(X if columns is None else X[:, columns], runner)
+    if anchors.index is not None:
+        embedding[anchors.index] = spectral
+    return embedding, gap
+
+
+def report_on(
+    rows: Source, recipe: Recipe, problem: BuiltProblem, spectrum: Spectrum, kept: Array, negative: float, gap: float
+) -> Report:
+    """Return the report of a fit with the eigenpairs ``kept``, with its warnings."""
+    operator = problem.operator
+    values, distance = spectrum.values, operator.distance(spectrum.values)
+    after, size = kept.max() + 1, np.abs(values) if operator.both_ends else values
+    solved = slice(spectrum.trivial, None)
+    least = 1e4 * np.finfo(float).eps * operator.spread  # a smaller distance has fewer than four correct digits
+    relative = spectrum.residuals[solved] / np.maximum(distance[solved], least)
+    report = Report(
+        method=recipe.method,
+        n_samples=len(rows),
+        n_features=rows.shape[1],
+        n_anchors=operator.size,
+        edges=problem.edges,
+        degree=problem.degree,
+        epsilon=problem.bandwidth.epsilon,
+        bandwidth=problem.bandwidth.how,
+        dimension=problem.bandwidth.dimension,
+        solver=spectrum.solver,
+        solver_why=spectrum.why,
+        n_components=len(kept),
+        components=operator.parts.count,
+        component_sizes=tuple(int(s) for s in np.sort(operator.parts.sizes)[::-1][:20]),
+        multiplicity=max(operator.trivial_among(values), operator.parts.count),
+        residual=float(relative.max(initial=0.0)),
+        gap=float(size[kept.max()] - size[after]) if after < len(values) else float("nan"),
+        trace=float(operator.diagonal().sum()) if operator.kind == "markov" else float("nan"),
+        negative_mass=negative,
+        amplification=float(max(1.0, problem.normalization.amplification(values[kept]))),
+        extension_gap=gap,
+    )
+    return replace(report, warnings=tuple(_concerns(report, values[kept], problem, recipe)))
+
+
+def _concerns(report: Report, values: Array, problem: BuiltProblem, recipe: Recipe) -> list[str]:
+    """Return the warnings about this fit."""
+    found = [*problem.notes, *recipe.view.concerns(report, values, problem)]
+    if report.residual > 1e-2:
+        found.append(
+            f"The solver ({report.solver}) left a residual of {report.residual:.1e} of an eigenvalue's distance to "
+            "the trivial one. Coordinates may be off by as much; try solver='shift_invert'."
+        )
+    n = report.n_anchors
+    solved = n if n <= Auto.dense_up_to else min(n, MOST_PAIRS)
+    if recipe.wanted == "auto" and len(values) == solved - problem.normalization.skip:
+        found.append(
+            f"n_components='auto' did not see the spectrum decay below 0.1 within {solved} eigenpairs; all "
+            f"{len(values)} coordinates were kept."
+        )
+    return found

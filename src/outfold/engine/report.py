@@ -1,0 +1,110 @@
+"""The report of a fit, as data and as a short table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The changes by the last update."""
+
+    updates: int  #: number of updates since the fit
+    rows: int  #: new rows in the last update
+    landmarks: int  #: landmarks added by the last update
+    exact: bool  #: whether all rows, old and new, were passed over again
+    moved: float  #: root mean squared displacement of the old landmarks, relative to their standard deviation
+    moved_since_fit: float  #: the same since the fit, over the landmarks of the fit
+    eigenvalues: float  #: largest change of a selected eigenvalue, relative to its distance from the trivial one
+
+    def __str__(self) -> str:
+        return (
+            f"{self.updates} since the fit, the last with {self.rows} rows and {self.landmarks} landmarks"
+            f"{', exact' if self.exact else ''}; old ones moved by {self.moved:.2g} of their spread "
+            f"({self.moved_since_fit:.2g} since the fit), eigenvalues by {self.eigenvalues:.2g}"
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """Facts of one fit. Print it."""
+
+    method: str
+    n_samples: int
+    n_features: int
+    n_anchors: int
+    edges: str  #: which pairs of anchors the graph connects
+    degree: float  #: mean number of anchors in a row
+    epsilon: float  #: bandwidth; NaN if the kernel has none
+    bandwidth: str
+    dimension: float | None
+    solver: str
+    solver_why: str
+    n_components: int
+    components: int  #: number of connected components of the graph
+    component_sizes: tuple[int, ...]
+    multiplicity: int  #: of the trivial eigenvalue
+    residual: float  #: largest residual over the distance of its eigenvalue from the trivial one
+    gap: float  #: last selected eigenvalue minus the next; NaN if the next was not computed
+    trace: float
+    negative_mass: float  #: negative part of ``sum |lambda|``: of all pairs for centred kernels, else of the computed
+    amplification: float  #: how much the row rule magnifies rounding, at least 1 (max lambda^(t-1) for diffusion)
+    extension_gap: float  #: largest ``|transform - spectral embedding|`` over a sample of the anchors
+    extension: str = "nystrom"
+    candidates: tuple[Any, ...] = field(default=(), repr=False)  #: extensions that "auto" compared, best first
+    warnings: tuple[str, ...] = field(default=())
+    drift: Drift | None = None  #: changes by the last update; None before the first
+
+    def __str__(self) -> str:
+        sizes = ", ".join(map(str, self.component_sizes[:5])) + (", ..." if self.components > 5 else "")
+        rows: list[tuple[str, Any]] = [
+            ("data", f"{self.n_samples} rows x {self.n_features} features, {self.n_anchors} anchors"),
+            ("graph", f"{self.edges}; {self.degree:.4g} a row"),
+            ("components", f"{self.components} (sizes {sizes})"),
+            (
+                "spectrum",
+                f"{self.n_components} kept, trivial eigenvalue x{self.multiplicity}, gap {self.gap:.3g}",
+            ),
+            (
+                "solver",
+                f"{self.solver}: {self.solver_why}; residual {self.residual:.1e} of the distance to trivial",
+            ),
+            (
+                "extension",
+                f"{self.extension}; gap {self.extension_gap:.1e}, rounding magnified x{self.amplification:.3g}",
+            ),
+        ]
+        if self.epsilon == self.epsilon:  # not NaN: there is a bandwidth
+            rows.insert(1, ("epsilon", f"{self.epsilon:.6g} ({self.bandwidth})"))
+        if self.dimension is not None:
+            rows.insert(2, ("dimension", f"about {self.dimension:.2g}"))
+        if self.trace == self.trace:  # not NaN: the trace is only computed for Markov operators
+            rows.append(("trace", f"{self.trace:.4g} (a row that sees only itself adds 1)"))
+        if self.negative_mass > 0:
+            rows.append(("negative", f"{self.negative_mass:.3g} of the spectrum's mass"))
+        if self.candidates:
+            rows.append(("chosen", f"among {len(self.candidates)}: " + "; ".join(map(str, self.candidates[:3]))))
+        if self.drift is not None:
+            rows.append(("updates", str(self.drift)))
+        rows += [("note", text) for text in self.warnings]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join([self.method, *(f"  {name:<{width}}  {value}" for name, value in rows)])
+
+    def too_wide(self, largest: float) -> list[str]:
+        """Return a warning if the largest selected eigenvalue of a Markov operator is below 0.05, else nothing."""
+        if largest >= 0.05:
+            return []
+        return [
+            f"epsilon={self.epsilon:.3g} looks too large: the largest kept eigenvalue is {largest:.2g}, so all rows "
+            "look alike. Try a smaller epsilon or epsilon='auto'."
+        ]
+
+    def describe_amplification(self) -> list[str]:
+        """Return a warning if transform divides by so small an eigenvalue that rounding grows by more than 1e5."""
+        if self.amplification <= 1e5:
+            return []
+        return [
+            f"The smallest kept eigenvalue magnifies rounding by {self.amplification:.1e} in transform. Keep fewer "
+            "components or use t >= 1."
+        ]

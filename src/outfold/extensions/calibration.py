@@ -1,0 +1,141 @@
+"""Error radii of new points, calibrated on held-out rows.
+
+Four facts say how well the training data determines a point: its support (log kernel mass), its distance to the nearest
+training point in local units, the residual kernel 1 - k(x, .) K^-1 k(., x) (the part of x that the training points do
+not explain; Wang, 2019, theorem 5), and the distance between its embeddings by two extensions. The errors of held-out
+rows show how errors grow with the facts: log error is fitted as a linear function of them. The error radius is the
+exponential of that function, times a quantile of the held-out ratios of error to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import neighbors
+from .._runtime.threads import Threads
+from .._runtime.typing import Array
+from ..distances import clip_entries
+from ..neighbors import choice
+from ..trust import Trust
+from .samples import KernelSum, Samples, by_blocks, gaussian
+
+SECOND_OPINION_CENTRES = 128  # centres of the second extension: few, because it has to be cheap
+UNIT_NEIGHBOR = 8  # the local unit is the distance to this neighbour
+CALIBRATION_RIDGE = 1e-3
+SCORE_FLOOR = 1e-12
+
+
+@dataclass(frozen=True)
+class SecondOpinion:
+    """Distance to the data, residual kernel, and embedding by a second extension, for any point."""
+
+    search: Any
+    unit: Array  # local unit of each training point: the distance to its neighbour `UNIT_NEIGHBOR`
+    turn: Array  # (centres, functions): the squares of k(x, .) @ turn sum to k K^-1 k
+    opinion: KernelSum  # the second extension
+
+    @classmethod
+    def of(cls, known: Samples, runner: Threads) -> SecondOpinion:
+        n = len(known.points)
+        search = neighbors.build(known.metric.fit(known.points), "auto")
+        k = min(UNIT_NEIGHBOR, n - 1)
+        lists = search.closest(known.points, k + 1, runner)
+        reach = np.sqrt(lists.squared[lists.ptr[:-1] + k])
+        unit = np.maximum(reach, 0.1 * np.median(reach) + np.finfo(float).tiny)
+        found = known.spectrum(known.scales(SECOND_OPINION_CENTRES)[0], SECOND_OPINION_CENTRES, runner)
+        opinion = found.model(known, 1 / (found.values + CALIBRATION_RIDGE))
+        return cls(search, unit, found.explain(), opinion)
+
+    def facts(self, Z: Array, runner: Threads) -> tuple[Array, Array, Array]:
+        """Return the distance in local units (n,), residual kernel (n,) and second embedding (n, components)."""
+        distances, mean, (epsilon, coefficients) = self.opinion.distances, self.opinion.mean, self.opinion.levels[0]
+
+        def of(points: Array) -> Array:
+            lists = self.search.closest(clip_entries(points), 1, Threads(1))
+            first = lists.ptr[:-1]
+            away = np.sqrt(lists.squared[first]) / self.unit[lists.index[first]]
+            seen = gaussian(distances, points, epsilon)
+            explained = np.square(seen @ self.turn).sum(axis=1)
+            return np.column_stack([away, np.clip(1 - explained, 0.0, 1.0), seen @ coefficients + mean])
+
+        columns = 2 + len(mean)
+        found = by_blocks(of, Z, columns, max(len(self.turn), choice.row_entries(self.search)), runner)
+        return found[:, 0], found[:, 1], found[:, 2:]
+
+
+def add_evidence(trust: Trust, embedding: Array, witness: SecondOpinion | None, Z: Array, runner: Threads) -> Trust:
+    """Return the evidence with distance, residual and disagreement of ``witness`` added; unchanged if it is None."""
+    if witness is None:
+        return trust
+    distance, residual, other = witness.facts(Z, runner)
+    return replace(trust, distance=distance, residual=residual, disagreement=np.linalg.norm(other - embedding, axis=1))
+
+
+def _features(trust: Trust) -> Array:
+    """Return the facts from which log errors are predicted, (n, 1) or (n, 4)."""
+    columns = [np.maximum(trust.support, -50.0)]
+    if trust.distance is not None and trust.residual is not None and trust.disagreement is not None:
+        columns += [np.log(part + floor) for part, floor in ((trust.distance, 1e-3), (trust.residual, 1e-6))]
+        columns.append(np.log(trust.disagreement + SCORE_FLOOR))
+    return np.column_stack(columns)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """log error = a + b . facts, and the sorted ratios of held-out errors to it."""
+
+    lowest: Array  # facts are clipped to the range of the held-out rows
+    highest: Array
+    centre: Array
+    slopes: Array
+    scores: Array
+    effective: float  # effective number of independent rows: errors in one fold are correlated
+
+    @classmethod
+    def of(cls, held: Iterable[tuple[Trust, Array]]) -> Calibration:
+        """Fit to the evidence and the errors of held-out rows, fold by fold. Rows outside the data are left out."""
+        parts = [(_features(trust)[~trust.flag], error[~trust.flag]) for trust, error in held]
+        facts, errors = np.vstack([f for f, _ in parts]), np.concatenate([e for _, e in parts])
+        if len(errors) < 20:
+            raise ValueError(
+                f"Calibration needs at least 20 held-out rows inside the data; there are {len(errors)}. Pass more rows."
+            )
+        floor = max(SCORE_FLOOR, 1e-6 * float(np.median(errors)))
+        logs = np.log(np.maximum(errors, floor))
+        lowest, highest = facts.min(axis=0), facts.max(axis=0)
+        spread = facts.std(axis=0)
+        centred = (facts - facts.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        gram = centred.T @ centred + len(logs) * 1e-2 * np.eye(facts.shape[1])
+        slopes = np.linalg.solve(gram, centred.T @ (logs - logs.mean())) / np.where(spread > 0, spread, 1.0)
+        centre = facts.mean(axis=0)
+        shrink = np.sqrt((len(parts) - 1) / (len(parts) + 1))
+        scores = shrink * errors / np.exp((facts - centre) @ slopes)
+        effective = _effective(np.log(np.maximum(scores, floor)), [len(e) for _, e in parts])
+        return cls(lowest, highest, centre, slopes, np.sort(scores), effective)
+
+    def radius(self, trust: Trust, coverage: float) -> Array:
+        """Return the error radius of each row, (n,); inf outside the data.
+
+        With probability ``coverage``, a fit that includes the row would embed it within this distance.
+        """
+        facts = np.clip(_features(trust), self.lowest, self.highest)
+        level = min(1.0, coverage * (1 + 0.5 / self.effective))  # a quantile of few samples is too low on average
+        radius = np.quantile(self.scores, level) * np.exp((facts - self.centre) @ self.slopes)
+        return np.where(trust.flag, np.inf, radius)
+
+
+def _effective(logs: Array, sizes: list[int]) -> float:
+    """Return rows / design effect, 1 + (rows per fold - 1) rho, with rho the correlation of rows of one fold."""
+    groups = np.split(logs, np.cumsum(sizes)[:-1])
+    groups = [g for g in groups if len(g) > 1]
+    if len(groups) < 2:
+        return float(len(logs))
+    size = float(np.mean([len(g) for g in groups]))
+    within = float(np.mean([g.var(ddof=1) for g in groups]))
+    between = max(0.0, float(np.var([g.mean() for g in groups], ddof=1)) - within / size)
+    rho = between / max(between + within, np.finfo(float).tiny)
+    return len(logs) / (1 + (size - 1) * rho)

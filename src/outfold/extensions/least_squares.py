@@ -1,0 +1,187 @@
+"""The least-squares extension of Wang (2019), with degrees over the training set or over training set and batch.
+
+With k = w / (d d') = sum_j phi_j phi_j' on the anchors and d = q^alpha sqrt(delta), functions extend to new points z by
+
+    phi(z) = lambda^-1 sum_j w(z, x_j) phi_j / (d(z) d_j)
+
+"training" degrees sum d(z) over the anchors: this is ``DiffusionMaps(coordinates="canonical")`` itself. "joint" degrees
+e sum over anchors and batch together, so that inner products are the joint kernel w / (e e'). The anchors move as well:
+
+    phi_Z = L^-1 phi D^-1 w_Z E_Z^-1 = training(Z) D_Z / E_Z         phi_X = phi D / E_X
+
+In the printed algorithm d_i = S_i sqrt(sum_j w_ij / S_j) lacks 1 / S_i under the root (without it the top eigenvalue is
+not 1), and Y D^-1 D_X has its factors the wrong way round. In ratios phi_k / phi_0 = sqrt(lambda_k) psi_k the degrees
+cancel: in diffusion coordinates the least-squares extension is Nystrom's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from .. import neighbors
+from .._runtime.threads import Threads, row_blocks
+from .._runtime.typing import Array
+from ..distances import LARGEST_ENTRY, Given
+from ..graphs import AllPairs, Ball, Mutual, Union, drawing
+from ..graphs.fitted import DenseGraph, SparseGraph
+from ..graphs.pair_statistics import DenseStatistics, SearchStatistics
+from ..operators.centred import CentredRule
+from ..operators.low_rank import LowRankRule
+from ..operators.markov import CanonicalRule, MarkovRule
+from .base import Extension
+from .samples import Samples
+
+DEGREE_CHOICES = ("training", "joint")
+
+
+@dataclass(frozen=True)
+class LeastSquares(Extension):
+    """Extend by least squares between reproducing kernel Hilbert spaces (Wang, 2019).
+
+    Kernel PCA, classical MDS and Isomap: T(f)(x) = <f, k(x, .)> is Nystrom's formula itself. Diffusion maps and the
+    random-walk Laplacian in ratio coordinates psi: again Nystrom's, whatever the degrees. Canonical coordinates: with
+    "joint" degrees the embedding of a point depends on its batch, and so does that of the anchors.
+
+    Parameters
+    ----------
+    degrees : "training" or "joint"
+        Sum the degrees over the anchors alone, or over anchors and batch together.
+
+    Examples
+    --------
+    >>> LeastSquares("joint")
+    LeastSquares(degrees='joint')
+    """
+
+    degrees: str = "training"
+
+    def __post_init__(self) -> None:
+        if self.degrees not in DEGREE_CHOICES:
+            raise ValueError(f"degrees={self.degrees!r} is not known. Valid: {', '.join(map(repr, DEGREE_CHOICES))}.")
+
+    def fit(self, known: Samples, runner: Threads) -> Any:
+        """Return the spectral model if it is the least-squares extension already, else a model with joint degrees."""
+        rule = known.model.rule
+        if isinstance(rule, CanonicalRule):
+            return known.model if self.degrees == "training" else JointModel(known.model)
+        if isinstance(rule, MarkovRule | CentredRule | LowRankRule):
+            return known.model
+        raise ValueError(
+            "Least squares extend functions of a Mercer kernel, and a Laplacian, a residual or a potential is none. "
+            "Use extension='nystrom', or DiffusionMaps or LaplacianEigenmaps(laplacian='random_walk')."
+        )
+
+
+@dataclass(frozen=True)
+class JointModel:
+    """Canonical coordinates with joint degrees: the embedding of a point depends on the other rows of its batch.
+
+    By design, two laws of the other models do not hold: ``embed`` of a training row is not its training embedding, and
+    a row embedded alone differs from the row in a batch. ``embed(Z)`` and ``training(X, Z)`` share one coordinate
+    system. Each row of a batch counts once, copies of anchors too. A sparse graph is drawn anew over anchors and batch,
+    with the same epsilon.
+    """
+
+    spectral: Any  # the model of the fit
+    batchwise: ClassVar[bool] = True  # a batch must not be embedded in blocks: its degrees depend on all its rows
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.spectral.rule, CanonicalRule):
+            raise ValueError("Joint degrees are for coordinates='canonical'; in other coordinates they cancel.")
+        if isinstance(self.spectral.rule.geometry.distances, Given):
+            raise ValueError(
+                "Joint degrees need the kernel between the rows of a batch, and precomputed rows tell of the anchors "
+                "only. Pass features, or degrees='training'."
+            )
+
+    @property
+    def rule(self) -> CanonicalRule:
+        return self.spectral.rule
+
+    def embed(self, Z: Array, runner: Threads) -> Array:
+        """Return phi_Z = training(Z) D_Z / E_Z, the embedding of a batch."""
+        Z = np.asarray(Z, dtype=float)
+        joint = joint_degrees(self.rule, Z, runner)[1]
+        return self.spectral.embed(Z, runner) * np.exp(_degrees(self.rule, Z, runner) - np.log(joint))[:, None]
+
+    def training(self, X: Array, Z: Array, runner: Threads) -> Array:
+        """Return phi_X = phi D / E_X, the embedding of anchors X when the batch Z joins them."""
+        X = np.asarray(X, dtype=float)
+        at = self.rule.geometry.nearest(X)
+        others = np.flatnonzero((self.rule.geometry.anchors[at] != X).any(axis=1))
+        if len(others):
+            raise ValueError(
+                f"{len(others)} of {len(X)} rows are not anchors (the first is row {others[0]}). Pass rows the fit was "
+                "solved on (landmarks_), and the others in the batch."
+            )
+        joint = joint_degrees(self.rule, np.asarray(Z, dtype=float), runner)[0]
+        factor = np.exp(self.rule.log_scaling_of_anchors - np.log(joint))
+        return (self.spectral.places * factor[:, None])[at]
+
+
+def joint_degrees(rule: CanonicalRule, Z: Array, runner: Threads) -> tuple[Array, Array]:
+    """Return d of the anchors and d of the batch, in the kernel w / (d d') over both; rows of the batch weigh 1.
+
+    d = S^alpha sqrt(delta), delta = S^-alpha sum_j w_j m_j S_j^-alpha, S = sum_j m_j w_j: sqrt(S) at alpha 0,
+    sqrt(S sum_j w_j m_j / S_j) at 1. A row whose squares overflow has weight on itself alone, so
+    d = 1.
+    """
+    near = np.flatnonzero(np.abs(Z).max(axis=1, initial=0.0) <= LARGEST_ENTRY)
+    n, measure = len(rule.markov.measure), np.append(rule.markov.measure, np.ones(len(near)))
+    W = _joint_kernel(rule.markov, Z[near], measure, runner)
+    mass = W @ measure
+    weight = mass**-rule.alpha
+    found = np.sqrt(mass**rule.alpha * (W @ (weight * measure)))
+    of_batch = np.ones(len(Z))
+    of_batch[near] = found[n:]
+    return found[:n], of_batch
+
+
+def _joint_kernel(markov: MarkovRule, Z: Array, measure: Array, runner: Threads) -> Any:
+    """Return w over anchors and batch together, with the kernel and the edge rule of the fit."""
+    graph = _joint_graph(markov, Z, measure, runner)
+    measured = graph.gram(runner)
+    values = measured.data if issparse(measured) else measured
+    markov.kernel.affinity(values)
+    return measured
+
+
+def _joint_graph(markov: MarkovRule, Z: Array, measure: Array, runner: Threads) -> Any:
+    geometry, kernel = markov.geometry, markov.kernel
+    distances = replace(geometry.distances, anchors=np.vstack([geometry.anchors, Z]))
+    if isinstance(geometry, DenseGraph):
+        drawing.check_memory(len(measure), "Transform fewer rows at a time, or pass degrees='training'.")
+        survey = DenseStatistics(distances, distances.gram(runner), measure)
+        return drawing.draw(AllPairs(geometry.local), survey, kernel, runner)
+    found = SearchStatistics(neighbors.build(distances, "auto"), measure, runner)
+    graph = drawing.draw(_edges(geometry), found, kernel, runner)
+    return graph if geometry.bridges is None else replace(graph, bridges=_pad(geometry.bridges, len(Z)))
+
+
+def _edges(graph: SparseGraph) -> Any:
+    """Return the edge rule of a sparse graph, with its fitted radius."""
+    if graph.kind == "ball":
+        return Ball(graph.radius, local=graph.local)
+    return (Union if graph.kind == "union" else Mutual)(graph.k, local=graph.local)
+
+
+def _pad(bridges: csr_array, more: int) -> csr_array:
+    """Return the bridges with ``more`` empty rows and columns, for points without bridges."""
+    n = bridges.shape[0] + more
+    return csr_array((bridges.data, bridges.indices, np.append(bridges.indptr, [bridges.nnz] * more)), shape=(n, n))
+
+
+def _degrees(rule: CanonicalRule, Z: Array, runner: Threads) -> Array:
+    """Return log d of each row, over the anchors, (n,)."""
+    out = np.empty(len(Z))
+
+    def fill(block: slice) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[block] = rule.log_scaling(np.ascontiguousarray(Z[block]))
+
+    runner.each(fill, row_blocks(len(Z), rule.row_entries), "degrees")
+    return out

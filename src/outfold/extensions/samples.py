@@ -1,0 +1,223 @@
+"""The samples an extension is fitted to, and kernel regression on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from .._loops.elementwise import exponential, softmax
+from .._runtime.threads import Threads, blas_threads, row_blocks
+from .._runtime.typing import Array
+from ..distances import Distances, Metric
+
+KERNEL_SUM_CENTRES = 1000  # most centres of a kernel sum
+SPECTRUM_POINTS = 5  # a kernel sum is fitted to at most this number of points per centre
+SEED = 0  # of all random samples: an extension is a function of its points, so a fit can be repeated
+ROUNDING = 1e-12  # eigenvalues of a Gaussian matrix below this fraction of the largest are rounding
+BANDWIDTH_NEIGHBOR = 8  # the unit of bandwidths is the median squared distance to this neighbour
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Points, their values (the embedding by a fit), their measure, and the spectral model of the fit."""
+
+    points: Array
+    values: Array
+    measure: Array
+    metric: Metric = field(default_factory=Metric)
+    model: Any = None  # the spectral model; None for parts and for the inverse transform
+    # A cache of what depends on points and measure only, so that `replace(samples, values=...)` may share it.
+    _found: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, points: Array, values: Array, measure: Array, metric: Any = None, model: Any = None) -> Samples:
+        """Return the samples with equal points merged: the measures are added, the values averaged."""
+        _, first, member = np.unique(points, axis=0, return_index=True, return_inverse=True)
+        if len(first) < len(points):
+            order = np.argsort(first)
+            place = np.argsort(order)[member.ravel()]
+            total = np.bincount(place, weights=measure)
+            values = np.column_stack([np.bincount(place, weights=measure * column) / total for column in values.T])
+            points, measure = points[first[order]], total
+        metric = metric if isinstance(metric, Metric) else Metric()
+        return cls(points, values, np.array(measure), metric, model)
+
+    def part(self, rows: Array) -> Samples:
+        """Return the samples with indices ``rows``, without the model."""
+        return Samples(self.points[rows], self.values[rows], self.measure[rows], self.metric, None)
+
+    def _once(self, key: Any, find: Callable[[], Any]) -> Any:
+        if key not in self._found:
+            self._found[key] = find()
+        return self._found[key]
+
+    def centres(self, most: int) -> Array:
+        """Return the indices of ``most`` points drawn at random; of all points if there are at most ``most``."""
+        n = len(self.points)
+        if n <= most:
+            return np.arange(n)
+        draw = np.random.default_rng(SEED).choice
+        return self._once(("centres", most), lambda: np.sort(draw(n, most, replace=False)))
+
+    def distances(self, most: int) -> Distances:
+        """Return the distances to the centres, in the metric fitted to all points."""
+        return self._once(("distances", most), lambda: self.metric.fit(self.points).among(self.centres(most)))
+
+    @property
+    def mean(self) -> Array:
+        return self.measure @ self.values / self.measure.sum()
+
+    def scales(self, most: int = KERNEL_SUM_CENTRES) -> tuple[float, float]:
+        """Return epsilon of near neighbours and epsilon of typical pairs, among at most ``most`` centres."""
+
+        def find() -> tuple[float, float]:
+            sample = self.distances(most)
+            table = sample.cross(sample.anchors)
+            np.fill_diagonal(table, np.inf)
+            k = min(BANDWIDTH_NEIGHBOR, len(table) - 1)
+            near = float(np.median(np.partition(table, k - 1, axis=1)[:, k - 1])) if k else 1.0
+            far = float(np.median(table[np.isfinite(table)])) if k else 1.0
+            far = far if far > 0 else 1.0
+            return (near if near > 0 else far), max(near, far)
+
+        return self._once(("scales", most), find)
+
+    def spectrum(self, epsilon: float, most: int, runner: Threads) -> KernelSpectrum:
+        """Return the eigenfunctions of the Gaussian kernel over at most ``most`` centres."""
+        key = ("spectrum", epsilon, most)
+        return self._once(key, lambda: KernelSpectrum.of(self, epsilon, most, runner))
+
+
+@dataclass(frozen=True)
+class KernelSpectrum:
+    """Eigenfunctions of a Gaussian kernel over some centres, orthogonal over the points.
+
+    With K = V L V' between the centres and B = K(points, centres) V L^(-1/2), B' diag(m) B = U s U'. The functions
+    are k(x, centres) V L^(-1/2) U; the sum of their squares over the points, weighted by m, is s. If every point is a
+    centre, s are the eigenvalues of the kernel matrix itself.
+    """
+
+    distances: Distances
+    epsilon: float
+    turn: Array  # (centres, functions): V L^(-1/2) U
+    values: Array  # s, decreasing
+    rows: Array  # indices of the points used
+    functions: Array  # (rows, functions): values at these points, times the measure
+
+    @classmethod
+    def of(cls, known: Samples, epsilon: float, most: int, runner: Threads) -> KernelSpectrum:
+        distances, rows = known.distances(most), known.centres(SPECTRUM_POINTS * most)
+        measure = known.measure[rows, None]
+        with blas_threads(1):  # at this size the synchronisation of BLAS threads costs more than they save
+            K = gaussian(distances, distances.anchors, epsilon)
+            level, V = linalg.eigh(K, overwrite_a=True, driver="evd")
+            kept = level > ROUNDING * level[-1]
+            turn = V[:, kept] / np.sqrt(level[kept])
+            if len(rows) == len(K) and np.all(measure == 1):
+                functions, s = V[:, kept] * np.sqrt(level[kept]), level[kept]
+                return cls(distances, epsilon, turn[:, ::-1], s[::-1], rows, functions[:, ::-1])
+        B = by_blocks(
+            lambda points: gaussian(distances, points, epsilon) @ turn,
+            known.points[rows],
+            turn.shape[1],
+            len(K),
+            runner,
+        )
+        with runner.blas():
+            gram = B.T @ (B * measure)
+        with blas_threads(1):
+            s, U = linalg.eigh(gram, overwrite_a=True, driver="evd")
+        kept = s > ROUNDING * s[-1]
+        s, U = s[kept][::-1], U[:, kept][:, ::-1]
+        with runner.blas():
+            return cls(distances, epsilon, turn @ U, s, rows, (B @ U) * measure)
+
+    def explain(self, least: float = 1e-6) -> Array:
+        """Return Q, (centres, functions): the squares of k(x, .) Q sum to k(x, .) K^-1 k(., x).
+
+        Eigenvalues of K below ``least`` times the largest are left out.
+        """
+        K = gaussian(self.distances, self.distances.anchors, self.epsilon)
+        level, V = linalg.eigh(K, overwrite_a=True)
+        kept = level > least * level[-1]
+        return V[:, kept] / np.sqrt(level[kept])
+
+    def model(self, known: Samples, weights: Array) -> KernelSum:
+        """Return mean + sum_j weights_j <f_j, values - mean> f_j over the eigenfunctions f_j."""
+        products = self.functions.T @ (known.values[self.rows] - known.mean)
+        coefficients = self.turn @ (weights[:, None] * products)
+        return KernelSum(self.distances, ((self.epsilon, coefficients),), known.mean)
+
+
+def gaussian(distances: Distances, Z: Array, epsilon: float) -> Array:
+    """Return exp(-d^2 / (2 epsilon)) from each row of Z to the anchors, (len(Z), anchors)."""
+    return exponential(distances.cross(np.asarray(Z, dtype=float), slack=2e-13 * epsilon), -0.5 / epsilon)
+
+
+@dataclass(frozen=True)
+class KernelSum:
+    """y(x) = mean + sum over levels of k(x, centres) c, k a Gaussian row.
+
+    With a ``measure``, rows are multiplied by it and divided by their sum.
+    """
+
+    distances: Distances
+    levels: tuple[tuple[float, Array], ...]  # (epsilon, coefficients c) of each level
+    mean: Array
+    measure: Array | None = None  # of the centres; None: rows are not normalised
+
+    def embed(self, Z: Array, runner: Threads) -> Array:
+        finest = min(epsilon for epsilon, _ in self.levels)
+
+        def of(points: Array) -> Array:
+            squared = self.distances.cross(points, slack=2e-13 * finest)
+            out = np.tile(self.mean, (len(points), 1))
+            for level, (epsilon, coefficients) in enumerate(self.levels):
+                last = level == len(self.levels) - 1
+                seen = squared if last else squared.copy()
+                out += _sums(seen, epsilon, coefficients, self.measure)
+            return out
+
+        return by_blocks(of, Z, len(self.mean), len(self.distances.anchors), runner)
+
+    @property
+    def amplification(self) -> float:
+        """Return the largest factor by which rounding of the weights is magnified in the values."""
+        sums = [np.abs(c).sum(axis=0) * (1 if self.measure is None else 1 / len(c)) for _, c in self.levels]
+        return float(np.max(sums))
+
+
+def _sums(squared: Array, epsilon: float, coefficients: Array, measure: Array | None) -> Array:
+    if measure is None:
+        return exponential(squared, -0.5 / epsilon) @ coefficients
+    _, total, _ = softmax(squared, -0.5 / epsilon, measure, measure, -42.0)
+    return squared @ coefficients / total[:, None]
+
+
+def by_blocks(of: Callable[[Array], Array], Z: Array, columns: int, width: int, runner: Threads) -> Array:
+    """Return ``of(Z)``, shape (len(Z), columns), computed in blocks of rows on the threads of ``runner``."""
+    out = np.empty((len(Z), columns))
+
+    def fill(block: slice) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[block] = of(np.ascontiguousarray(Z[block], dtype=float))
+
+    runner.each(fill, row_blocks(len(Z), width), "extension")
+    return out
+
+
+def check_complete(known: Samples, name: str) -> None:
+    missing = np.flatnonzero(np.isnan(known.points).any(axis=1))
+    if len(missing):
+        raise ValueError(
+            f"{name!r} combines features, and {len(missing)} of {len(known.points)} points have NaN among them. Pass "
+            "'kernel_ridge', 'geometric_harmonics' or 'laplacian_pyramid', which see distances only."
+        )
+
+
+def choose_epsilon(asked: float | str, known: Samples) -> float:
+    return float(asked) if not isinstance(asked, str) else float(np.sqrt(np.prod(known.scales())))

@@ -1,0 +1,115 @@
+"""Connected components of a normalised kernel, and the coordinates that separate them.
+
+Edges below rounding do not connect: a matrix with them and one without have the same eigenpairs in
+floating point, and keeping them would leave the eigenvectors of eigenvalue 1 to chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from scipy.spatial import cKDTree
+
+from .._loops import csr
+from .._runtime.threads import row_blocks
+from .._runtime.typing import Array
+
+
+@dataclass(frozen=True)
+class Components:
+    """Labels ordered by mass (0 is the heaviest) and the mass of each component."""
+
+    labels: Array  # (n,)
+    masses: Array  # (count,), summing to 1
+
+    @property
+    def count(self) -> int:
+        return len(self.masses)
+
+    @property
+    def sizes(self) -> Array:
+        return np.bincount(self.labels, minlength=self.count)
+
+    def describe(self) -> str:
+        """Return the number of components and the largest sizes, in words."""
+        sizes = ", ".join(map(str, np.sort(self.sizes)[::-1][:5])) + (", ..." if self.count > 5 else "")
+        return f"{self.count} components (sizes {sizes})"
+
+    def contrasts(self, most: int) -> Array:
+        """Return the constant and the first contrasts, orthonormal in the measure: (n, min(most, count)).
+
+        Gram-Schmidt on the indicators in order of mass: contrast k is zero on the heavier components, one
+        value on component k and another on all lighter ones.
+        """
+        width = min(most, self.count)
+        values = np.zeros((self.count, width))
+        values[:, 0] = 1.0
+        rest = np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
+        for k in range(1, width):
+            mass, here, after = self.masses[k - 1], rest[k - 1], rest[k]
+            values[k - 1, k] = np.sqrt(after / (mass * here))
+            values[k:, k] = -np.sqrt(mass / (here * after))
+        return values[self.labels]
+
+
+def find(links: Any, measure: Array) -> Components:
+    """Return the components of a symmetric boolean matrix (dense or CSR), ordered by ``measure``."""
+    labels = csr.label_components(links.indptr, links.indices) if issparse(links) else _walk(links)
+    masses = np.bincount(labels, weights=measure / measure.sum())
+    order = np.argsort(-masses, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return Components(rank[labels], masses[order])
+
+
+def _walk(links: Array) -> Array:
+    """Return the label of each row, (n,). Breadth first: every row is read once, so the cost is one pass."""
+    labels = np.full(len(links), -1)
+    current = 0
+    for start in range(len(links)):
+        if labels[start] >= 0:
+            continue
+        frontier = np.array([start])
+        labels[start] = current
+        while len(frontier):
+            reached = links[frontier].any(axis=0) & (labels < 0)
+            frontier = np.flatnonzero(reached)
+            labels[frontier] = current
+        current += 1
+    return labels
+
+
+def bridges(parts: Components, distances: Any) -> Array:
+    """Return short edges that connect the graph: (count, 2) pairs of anchors.
+
+    The smallest component is joined to the nearest anchor outside it, until one component is left. Copies of an end
+    are joined too.
+    """
+    if parts.count > 100:
+        raise ValueError(
+            f"The graph has {parts.count} components; bridging more than 100 would invent its shape. Raise n_neighbors."
+        )
+    labels, points, found = parts.labels.copy(), distances.anchors, []
+    while len(groups := np.unique(labels, return_counts=True)[0]) > 1:
+        sizes = np.bincount(labels)
+        inside = np.flatnonzero(labels == groups[sizes[groups].argmin()])
+        outside = np.flatnonzero(labels != labels[inside[0]])
+        a, b = _closest_pair(distances, inside, outside)
+        ends = [np.flatnonzero(((points == p) | (np.isnan(points) & np.isnan(p))).all(axis=1)) for p in points[[a, b]]]
+        found.append(np.array([(i, j) for i in ends[0] for j in ends[1]]))
+        labels[inside] = labels[b]
+    return np.vstack(found)
+
+
+def _closest_pair(distances: Any, inside: Array, outside: Array) -> tuple[int, int]:
+    points = distances.anchors
+    if distances.name == "euclidean":
+        length, nearest = cKDTree(points[inside]).query(points[outside])
+    else:
+        blocks = [distances.between(outside[at], inside) for at in row_blocks(len(outside), len(inside))]
+        length, nearest = (np.concatenate(c) for c in zip(*((b.min(axis=1), b.argmin(axis=1)) for b in blocks)))
+    best = int(length.argmin())
+    return int(inside[nearest[best]]), int(outside[best])

@@ -1,0 +1,270 @@
+"""Fitted graphs: squared distances of a point to the anchors it is joined to, dense or as CSR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from .._loops import csr
+from .._runtime.threads import Threads
+from .._runtime.typing import Array
+from ..distances import LARGEST_ENTRY, Distances
+from ..neighbors import Lists, choice
+from ..neighbors.lists import measure_pairs
+from .pair_statistics import kth, lists_of_mass, table_kth
+
+# -- fitted graphs -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DenseGraph:
+    """A graph of all pairs, in local units if ``sigma`` is not None."""
+
+    distances: Any
+    measure: Array
+    table: Array | None = field(repr=False, default=None)  # (n, n), between the anchors; given to the caller of gram()
+    local: int | None = None
+    sigma: Array | None = None
+    floor: float = 0.0  # of local units
+    slack: float = 0.0  # allowed error of a new row's squared distances
+
+    @property
+    def anchors(self) -> Array:
+        return self.distances.anchors
+
+    def gram(self, runner: Threads) -> Array:
+        assert self.table is not None
+        return self._in_local_units(self.table, self.sigma)
+
+    @property
+    def row_entries(self) -> int:
+        return 8 * len(self.measure)  # a row is read several times: it should stay in the cache
+
+    def without_caches(self) -> DenseGraph:
+        """Return the graph without the table, which ``gram`` has returned and the caller may have overwritten."""
+        return replace(self, table=None)
+
+    def cross(self, Z: Array) -> Array:
+        if self.sigma is None or self.local is None:
+            return self.distances.cross(Z, self.slack) if self.slack else self.distances.cross(Z)
+        squared = self.distances.cross(Z)
+        own = np.maximum(np.sqrt(table_kth(squared, self.measure, self.local)), self.floor)
+        return self._in_local_units(squared, own)
+
+    def pairs(self, X: Array, Y: Array) -> Array:
+        """Return the squared distances (len(X), len(Y)) that ``cross`` would return if Y were the anchors."""
+        squared = replace(self.distances, anchors=Y).cross(X)
+        if self.sigma is None or self.local is None:
+            return squared
+        own, theirs = (np.sqrt(table_kth(self.distances.cross(Z), self.measure, self.local)) for Z in (X, Y))
+        squared /= np.maximum(own, self.floor)[:, None]
+        squared /= np.maximum(theirs, self.floor)
+        return squared
+
+    def nearest(self, Z: Array) -> Array:
+        return self.distances.nearest(Z)
+
+    def _in_local_units(self, squared: Array, own: Array | None) -> Array:
+        if self.sigma is not None and own is not None:
+            beyond = ~np.isfinite(squared)
+            with np.errstate(invalid="ignore", over="ignore"):
+                squared /= own[:, None]
+                squared /= self.sigma
+            squared[beyond] = np.inf
+        return squared
+
+
+@dataclass(frozen=True)
+class SparseGraph:
+    """A graph whose edges satisfy a predicate; stores the radius and the local unit of each anchor."""
+
+    search: Any
+    kind: Literal["union", "mutual", "ball"]
+    measure: Array
+    k: int = 0  # number of neighbours of union and mutual
+    radii: Array | None = None  # (n,) squared radii of the anchors, for union and mutual
+    radius: float = 0.0  # radius of a ball
+    local: int | None = None
+    sigma: Array | None = None
+    floor: float = 0.0  # of local units
+    bridges: Any = None  # CSR: edges that join components, with the cap of their squared length
+    lists: Lists | None = field(repr=False, default=None)  # nearest anchors of the anchors, until gram()
+
+    @property
+    def distances(self) -> Distances:
+        return self.search.distances
+
+    @property
+    def anchors(self) -> Array:
+        return self.distances.anchors
+
+    def gram(self, runner: Threads) -> csr_array:
+        """Return the squared distances of the anchors that are joined, (n, n)."""
+        lists = self._nearest_lists(self.anchors, runner) if self.lists is None else self.lists
+        if self.kind != "union" or lists is None:
+            out = self._rows(self.anchors, lists, runner)
+            out.sort_indices()
+            return out
+        n = len(self.anchors)
+        back_ptr, back = csr.transpose_within(lists.ptr, lists.index, lists.squared, self.radii, n)
+        ptr, index = csr.transpose_pattern(back_ptr, back, n)
+        ptr, index = csr.union_rows(ptr, index, back_ptr, back)  # j is among the k nearest of i, or i among those of j
+        return self._as_csr(self._measure(self.anchors, ptr, index, runner), self.anchors, self.sigma, runner)
+
+    @property
+    def row_entries(self) -> int:
+        """About how many entries the search of a row needs, to choose the size of blocks."""
+        return choice.row_entries(self.search)
+
+    def without_caches(self) -> SparseGraph:
+        """Return the graph without the neighbour lists of the anchors, which only ``gram`` needs."""
+        return replace(self, lists=None)
+
+    def cross(self, Z: Array) -> csr_array:
+        """Return the squared distances of each row of Z to the anchors it is joined to, (len(Z), n)."""
+        runner, beyond = Threads(1), self._beyond(Z)
+        if not beyond.any():
+            return self._rows(Z, self._nearest_lists(Z, runner), runner)
+        rows = np.where(beyond, 0, np.cumsum(~beyond))  # rows whose squares overflow have no edges
+        inside = self.cross(Z[~beyond]) if not beyond.all() else csr_array((0, len(self.anchors)))
+        counts = np.append(0, np.diff(inside.indptr))[rows]
+        ptr = np.append(0, np.cumsum(counts))
+        return csr_array((inside.data, inside.indices, ptr), shape=(len(Z), len(self.anchors)))
+
+    def nearest(self, Z: Array) -> Array:
+        """Return the index of the nearest anchor of each row."""
+        if self._beyond(Z).any():
+            return self.distances.nearest(Z)
+        lists = self.search.closest(Z, 1, Threads(1))
+        return lists.index[lists.ptr[:-1]]
+
+    def pairs(self, X: Array, Y: Array) -> Array:
+        """Return squared distances (len(X), len(Y)), infinite where there is no edge; radii count anchors only."""
+        squared = replace(self.distances, anchors=Y).cross(X)
+        (radii, sigma), (their_radii, their_sigma) = (self._own(self._nearest_lists(Z, Threads(1))) for Z in (X, Y))
+        units = 1.0 if sigma is None or their_sigma is None else np.multiply.outer(sigma, their_sigma)
+        if radii is None or their_radii is None:
+            limit = self.radius**2 * units
+        else:
+            limit = (np.minimum if self.kind == "mutual" else np.maximum).outer(radii, their_radii)
+        kept = np.where(squared <= limit, squared, np.inf) / units
+        if self.bridges is not None:
+            here, there = (csr_array(self.distances.cross(Z) == 0).astype(float) for Z in (X, Y))
+            copies = (here @ (self.bridges > 0).astype(float) @ there.T).toarray()
+            lengths = (here @ self.bridges @ there.T).toarray() / np.maximum(copies, 1)
+            kept = np.where(copies > 0, np.minimum(kept, lengths), kept)
+        return kept
+
+    @staticmethod
+    def _beyond(Z: Array) -> Array:
+        return np.abs(Z).max(axis=1) > LARGEST_ENTRY
+
+    def _rows(self, Z: Array, lists: Lists | None, runner: Threads) -> csr_array:
+        radii, sigma = self._own(lists)
+        if self.kind == "ball":
+            kept = self._in_ball(Z, sigma, runner)
+        else:
+            assert lists is not None
+            assert self.radii is not None
+            assert radii is not None
+            own, theirs = np.repeat(radii, np.diff(lists.ptr)), self.radii[lists.index]
+            limit = np.minimum(own, theirs) if self.kind == "mutual" else np.maximum(own, theirs)
+            kept = lists.select(lists.squared <= limit)
+        return self._as_csr(kept, Z, sigma, runner)
+
+    def _nearest_lists(self, Z: Array, runner: Threads) -> Lists | None:
+        """Return the nearest anchors of each row; for a union also the anchors whose own radius reaches the row."""
+        mass = max(self.k + 1 if self.radii is not None else 0, self.local or 0)
+        groups = self._groups if self.kind == "union" else None
+        return lists_of_mass(self.search, Z, self.measure, mass, runner, groups) if mass else None
+
+    def _own(self, lists: Lists | None) -> tuple[Array | None, Array | None]:
+        """Return the squared radii and the local units of the listed points; None if the rule does not use them."""
+        if lists is None:
+            return None, None
+        radii = None if self.radii is None else midway_radii(lists, self.measure, self.k)
+        if self.sigma is None or self.local is None:
+            return radii, None
+        return radii, np.maximum(np.sqrt(kth(lists, self.measure, self.local)), self.floor)
+
+    def _in_ball(self, Z: Array, sigma: Array | None, runner: Threads) -> Lists:
+        if sigma is None or self.sigma is None:
+            lists = self.search.within(Z, np.full(len(Z), self.radius), None, runner)
+            return lists.select(lists.squared <= self.radius**2)
+        lists = self.search.within(Z, self.radius * np.sqrt(sigma), self._groups, runner)
+        return lists.select(lists.squared <= self.radius**2 * (sigma[lists.rows()] * self.sigma[lists.index]))
+
+    @cached_property
+    def _groups(self) -> Any:
+        reach = self.radii if self.kind == "union" else self.sigma
+        assert reach is not None
+        return self.search.group(np.sqrt(reach))
+
+    def _pattern(self, lists: Lists) -> tuple[Array, Array]:
+        """Return pointers and columns, each row in increasing order of column (transposing twice sorts)."""
+        ptr, rows = csr.transpose_pattern(lists.ptr, lists.index, len(self.anchors))
+        return csr.transpose_pattern(ptr, rows, len(lists.ptr) - 1)
+
+    def _measure(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
+        return measure_pairs(self.distances, Z, ptr, index, runner)
+
+    def _as_csr(self, lists: Lists, Z: Array, sigma: Array | None, runner: Threads) -> csr_array:
+        across = None if self.bridges is None else self._find_bridges(lists)
+        if across is not None:
+            more = (part.astype(np.int64) for part in (across.indptr, across.indices))
+            ptr, index = csr.union_rows(*self._pattern(lists), *more)
+            lists = self._measure(Z, ptr, index, runner)
+        squared = lists.squared
+        if sigma is not None and self.sigma is not None:
+            squared = squared / (sigma[lists.rows()] * self.sigma[lists.index])
+        index, ptr = lists.index, lists.ptr
+        if max(len(index), len(self.anchors)) < np.iinfo(np.int32).max:  # half the memory, and faster products
+            index, ptr = index.astype(np.int32, copy=False), ptr.astype(np.int32)
+        out = csr_array((squared, index, ptr), shape=(len(lists.ptr) - 1, len(self.anchors)))
+        if across is not None:
+            out.sort_indices()
+            rows = np.repeat(np.arange(len(Z)), np.diff(across.indptr))
+            for row, column, length in zip(rows, across.indices, across.data):
+                row_columns = out.indices[out.indptr[row] : out.indptr[row + 1]]
+                at = out.indptr[row] + np.searchsorted(row_columns, column)
+                out.data[at] = min(out.data[at], length)
+        return out
+
+    def _find_bridges(self, lists: Lists) -> csr_array | None:
+        """Return the bridges of the points that coincide with an anchor that has one, as CSR, or None."""
+        here = lists.select(lists.squared == 0)
+        at = csr_array((np.ones(len(here.index)), here.index, here.ptr), shape=(len(lists.ptr) - 1, len(self.anchors)))
+        joined = at @ self.bridges
+        if joined.nnz == 0:
+            return None
+        ones = csr_array((np.ones(self.bridges.nnz), self.bridges.indices, self.bridges.indptr), self.bridges.shape)
+        copies = at @ ones  # equal anchors have the same bridges: take the mean
+        for part in (joined, copies):
+            part.sort_indices()
+        joined.data /= copies.data
+        return joined
+
+
+def with_bridges(graph: SparseGraph, gram: Any, pairs: Array) -> SparseGraph:
+    """Return the graph with the extra edges ``pairs``; a length is capped at the longest edge at its two ends."""
+    longest = np.maximum.reduceat(gram.data, gram.indptr[:-1])
+    typical = float(np.median(gram.data[gram.data > 0])) if (gram.data > 0).any() else 1.0
+    length = np.maximum(longest[pairs[:, 0]], longest[pairs[:, 1]])
+    length = np.where(length > 0, length, typical)
+    ends = np.vstack([pairs, pairs[:, ::-1]]).T
+    bridges = csr_array((np.append(length, length), ends), shape=(len(graph.anchors),) * 2)
+    return replace(graph, bridges=bridges)
+
+
+# -- small tools ---------------------------------------------------------------------------
+
+
+def midway_radii(lists: Lists, measure: Array, k: int) -> Array:
+    """Return squared radii midway between the k-th and (k+1)-th distance; rounding never puts one below the k-th."""
+    last = kth(lists, measure, k)
+    inner, outer = np.sqrt(last), np.sqrt(kth(lists, measure, k + 1))
+    return np.where(inner == outer, last, np.maximum(last, np.square((inner + outer) / 2)))

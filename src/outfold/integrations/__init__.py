@@ -1,0 +1,1 @@
+"""Functions for the data structures of other libraries."""

@@ -1,0 +1,546 @@
+"""The base classes of the estimators: saving, Dask collections, and ``fit`` and ``transform`` of spectral methods."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import warnings
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._runtime import ownership
+from .._runtime.memory import check_fits
+from .._runtime.threads import Threads
+from .._runtime.typing import Array
+from ..data import sources, writers
+from ..data.checkpoints import Checkpoint
+from ..data.sources import Collection, InMemory, Source, collection, require_in_memory
+from ..data.weights import measure_on
+from ..engine import cross_fit
+from ..engine import plan as planning
+from ..engine.fit import Fit, Recipe, extend_fit, fit_recipe
+from ..engine.inverse import InverseModel
+from ..exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
+from ..extensions import Auto, Nystrom, calibration
+from ..extensions.calibration import Calibration, SecondOpinion
+from ..extensions.samples import Samples
+from ..landmarks import AllRows
+from ..trust import Trust
+from . import parameters
+
+
+class Storable:
+    """An estimator with ``save``. One from ``load(path, mmap=True)`` reads the parts in ``_sealed`` on first use."""
+
+    def save(self, path: Any, *, embedding: bool = False) -> None:
+        """Write the fitted model to a file that :func:`outfold.load` reads. An interrupted save leaves the old file.
+
+        Parameters
+        ----------
+        path : str or path
+            Any name; ``.outfold`` is usual.
+        embedding : bool
+            Also store what belongs to the training rows: ``embedding_``, ``labels_``, and the spectral method of a
+            network. ``transform`` needs none of these.
+        """
+        from .. import storage
+
+        storage.save(self, path, embedding=embedding)
+
+    def __getattr__(self, name: str) -> Any:
+        sealed = self.__dict__.get("_sealed", {})
+        if name not in sealed:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.__dict__[name] = value = sealed[name]()
+        return value
+
+    def __getstate__(self) -> Any:
+        for name in self.__dict__.get("_sealed", {}):
+            getattr(self, name)
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_sealed"}
+
+
+class TakesCollections:
+    """An estimator that takes a Dask collection, whose rows are in partitions, and returns a lazy one."""
+
+    def _collection(self, X: Any) -> Collection | None:
+        """Return the adapter of X if X is such a collection, None for rows in memory or in files."""
+        return collection(X)
+
+    def _check_container(self) -> None:
+        """Refuse ``set_output``: the result for a collection has the type of that collection."""
+        container = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
+        if container != "default":
+            raise ValueError(
+                f"set_output(transform={container!r}) would bring every row here. Pass a Dask DataFrame to get one "
+                "back, with set_output(transform='default')."
+            )
+
+
+STREAMED_ROWS = 1 << 17  # rows embedded at a time
+RUNTIME_PARAMETERS = {"checkpoint", "n_jobs", "verbose"}  # parameters that do not change the fitted model
+
+
+class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """The base of every spectral method; a method adds its parameters and ``_recipe``."""
+
+    # parameters that every method has; subclasses set them in __init__
+    n_jobs: int | None
+    verbose: bool
+    random_state: Any
+    extension: Any
+    inverse: Any
+    _needs_positive = True  # precomputed values must not be negative
+
+    def _recipe(self) -> Recipe:
+        raise AssertionError("a method defines its recipe")
+
+    # -- fitting ---------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the embedding.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features), or a square matrix if precomputed
+            With landmarks also data that do not fit in memory, read block by block as often as needed (Isomap and LLE
+            read all rows at once): a memmap, paths of .npy, .parquet or .zarr, an HDF5 or Zarr array, a function that
+            returns an iterable of row blocks.
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            The measure on the training points. A whole-number weight equals repeating the row.
+        """
+        fitted = copy.copy(self)  # a fit that fails or is interrupted leaves self as it was
+        fitted._fit(X, sample_weight)
+        ownership.freeze(fitted)
+        self.__dict__ = fitted.__dict__
+        for text in self.report_.warnings:
+            warnings.warn(text, SpectrumWarning, stacklevel=2)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Fit, then ``transform(X)``."""
+        return self.fit(X, y, sample_weight=sample_weight).transform(X, on_far="keep")
+
+    def _fit(self, X: Any, sample_weight: Any) -> None:
+        recipe = self._recipe()
+        runner = self._runner()
+        extension = parameters.extension(self.extension, self._precomputed_parameter())
+        self._carriers = extension, parameters.extension(self.inverse, None, name="inverse")
+        rows, dtype = self._rows(X, recipe)
+        if hasattr(recipe.view, "memory"):
+            planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
+        measure = measure_on(rows, sample_weight)
+        seed = parameters.seed(self.random_state)
+        checkpoint = getattr(recipe.view, "checkpoint", Checkpoint())
+        if checkpoint.folder is not None:  # a resumed fit takes the stored `memory`: it sets the chunks
+            weights = None if sample_weight is None else measure
+            seed, memory = checkpoint.begin(self._key(rows, weights), seed, recipe.view.memory)
+            recipe = replace(recipe, view=replace(recipe.view, memory=memory))
+        self._fitted_recipe = recipe  # `set_params` may change the parameters afterwards
+        found = fit_recipe(rows, recipe, measure, np.random.default_rng(seed), runner)
+        found = self._extend_fit(found, rows, recipe, extension, runner)
+        self._adopt(found, dtype)
+        checkpoint.finish()
+
+    @staticmethod
+    def _extend_fit(found: Fit, rows: Source, recipe: Recipe, extension: Any, runner: Threads) -> Fit:
+        if isinstance(extension, Nystrom):
+            return found
+        known = found.samples(recipe.view, runner)
+        if isinstance(extension, Auto):
+            return cross_fit.choose(rows, recipe, found, known, extension, runner)
+        return extend_fit(found, rows, known, extension, runner)
+
+    def _key(self, rows: Source, weights: Any) -> str:
+        """Return a digest of parameters, data and weights, which identifies this fit."""
+        told = {name: value for name, value in self.get_params().items() if name not in RUNTIME_PARAMETERS}
+        told.update(kind=type(self).__name__, data=rows.fingerprint(), sample_weight=weights)
+        parts = (v.tobytes() if isinstance(v, np.ndarray) else repr(v).encode() for _, v in sorted(told.items()))
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+    def _rows(self, X: Any, recipe: Recipe) -> tuple[Source, Any]:
+        """Return the checked training rows, and the dtype of the embedding."""
+        source = sources.open_rows(X)
+        if source is None or not recipe.streams:
+            X = self._validate(X if source is None else source.array(), reset=True)
+            keeps = source is None and not recipe.streams  # the model stores these rows: copy the caller's array
+            return InMemory(ownership.own(X) if keeps else np.ascontiguousarray(X, dtype=float)), X.dtype
+        if len(source) < 2:
+            raise ValueError(f"A fit needs at least 2 rows; {source} has {len(source)}.")
+        self.n_features_in_ = source.shape[1]
+        if source.names is not None:
+            self.feature_names_in_ = np.array(source.names, dtype=object)
+        return source, np.dtype(float)
+
+    def _adopt(self, found: Fit, dtype: Any) -> None:
+        for name in ("_way_back", "_witness", "calibration_"):  # caches of an earlier fit
+            self.__dict__.pop(name, None)
+        self.model_ = found.model
+        self.report_ = found.report
+        self.eigenvalues_ = found.eigenvalues
+        self.eigenvectors_ = found.functions
+        if hasattr(self, "epsilon"):
+            self.epsilon_ = found.report.epsilon
+        self.landmarks_ = found.anchors.points if self._precomputed_parameter() is None else found.anchors.index
+        self.landmark_indices_ = found.anchors.index
+        self._anchor_measure = found.anchors.measure
+        self._columns = found.columns
+        self.__dict__.pop("embedding_", None)
+        if found.embedding is not None:
+            self.embedding_ = found.embedding.astype(dtype, copy=False)
+        self._n_features_out = found.model.basis.shape[1]
+
+    # -- new points ------------------------------------------------------------------------
+
+    def transform(self, X: Any, *, on_far: str = "warn", out: Any = None, return_trust: bool = False) -> Any:
+        """Embed any points, new or not: ``row(x) @ basis``.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features), or (n, n_anchors) if precomputed
+            Or what ``fit`` reads block by block: a memmap, paths of .npy, .parquet or .zarr, a function that returns
+            blocks of rows.
+            A Dask array or DataFrame: a lazy one is returned, with its chunks or divisions.
+        on_far : {"warn", "nan", "raise", "nearest"}
+            What to do with rows outside the training data: embed them and warn, return NaN, raise, or return the
+            embedding of the nearest training point. A lazy result does not warn: see ``trust(X).flag``.
+        out : array, memmap or path ending in .npy, .parquet or .zarr, optional
+            Where the embedding goes, block by block; it is returned. A file appears when it is complete. For a Dask
+            collection, a path ending in .zarr or .parquet (a folder of files).
+        return_trust : bool
+            Also return ``trust(X)``, from the same pass over the rows.
+        """
+        if on_far != "keep":
+            parameters.one_of("on_far", on_far, parameters.ON_FAR)
+        check_is_fitted(self)
+        if (there := self._collection(X)) is not None:
+            return there.transform(self, X, out, on_far=on_far, embedding=True, trust=return_trust)
+        source = sources.open_rows(X)
+        if return_trust and (source is not None or out is not None):
+            raise ValueError("return_trust=True is for rows in memory: call trust on blocks of what is streamed.")
+        if source is not None or out is not None:
+            return self._transform_blocks(source, X, on_far, out)
+        Z, embedding, trust = self._embed_rows(X, on_far)
+        if return_trust:
+            return embedding.astype(Z.dtype, copy=False), self._add_evidence(Z, embedding, trust)
+        return embedding.astype(Z.dtype, copy=False)
+
+    def _embed_rows(self, X: Any, on_far: str, start: int = 0) -> tuple[Array, Array, Trust]:
+        """Return the checked rows, their embedding and their trust; messages count rows from ``start``."""
+        Z = self._validate(X, reset=False)
+        embedding, trust = self.model_.look(Z, self._runner())
+        if on_far != "keep" and trust.flag.any():
+            self._answer_far(on_far, Z, embedding, trust, start)
+        return Z, embedding, trust
+
+    def _collection(self, X: Any) -> Collection | None:
+        found = super()._collection(X)
+        if found is not None:
+            self._refuse_batchwise()
+        return found
+
+    def _refuse_batchwise(self) -> None:
+        """Refuse a model whose embedding of a row depends on the other rows of X."""
+        if getattr(getattr(self.model_, "extension", None), "batchwise", False):
+            raise ValueError(
+                "Joint degrees are those of a whole batch, which must be in memory: in Python pass an array without "
+                "out=, or fit with LeastSquares(degrees='training')."
+            )
+
+    def _transform_blocks(self, source: Source | None, X: Any, on_far: str, out: Any) -> Any:
+        """Return ``transform(X)``, computed and written a block of rows at a time."""
+        self._refuse_batchwise()
+        rows = InMemory(self._validate(X, reset=False)) if source is None else source
+        if source is not None:
+            self._check_features(source.shape[1], source.names, str(source))
+        shape = (len(rows), self._n_features_out)
+        dtype = rows.values.dtype if isinstance(rows, InMemory) else np.dtype(float)
+        if out is None:
+            told = f"The embedding of {shape[0]} rows needs"
+            check_fits(float(np.prod(shape)) * dtype.itemsize, told, "out='embedding.npy' writes it to disk.")
+            out = np.empty(shape, dtype)
+        flags: list[Array] = []
+        with writers.open_writer(out, shape, dtype, list(self.get_feature_names_out())) as write:
+            bar = self._runner().bar("embedding", len(rows))
+            for block, points in rows.blocks(STREAMED_ROWS):
+                embedding, trust = self.model_.look(points, Threads(self.n_jobs))
+                if on_far in ("nan", "raise", "nearest") and trust.flag.any():
+                    self._answer_far(on_far, points, embedding, trust, block.start)
+                flags.append(trust.flag)
+                write(block, embedding.astype(dtype, copy=False))
+                bar.update(len(points))
+            bar.close()
+        flag = np.concatenate(flags)
+        if on_far == "warn" and flag.any():
+            self._warn_far(int(flag.sum()), len(flag), f"the first is row {flag.argmax()}", 5)
+        return out
+
+    def _check_features(self, count: int, names: list[str] | None, told: str) -> None:
+        if count != self.n_features_in_:
+            raise ValueError(
+                f"X has {count} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input."
+            )
+        known = getattr(self, "feature_names_in_", None)
+        if known is not None and names is not None and list(known) != names:
+            other = next((a, b) for a, b in zip(known, names) if a != b)
+            raise ValueError(
+                f"The columns of {told} are not those of the fit: {other[1]!r} instead of {other[0]!r}. Select them in "
+                "the order of feature_names_in_."
+            )
+
+    # -- trust -----------------------------------------------------------------------------
+
+    def trust(self, X: Any, *, coverage: float = 0.9) -> Trust:
+        """Return evidence on how reliable ``transform(X)`` is.
+
+        The arrays have one entry per row: ``support`` (log kernel mass relative to a typical training row), ``flag``
+        (outside the data), ``distance`` (to the nearest training point, relative to the distance between neighbours),
+        ``residual`` (the part of the row that the kernel of the training points does not explain, 0 to 1),
+        ``disagreement`` (the distance to the embedding by a second extension) and, after ``calibrate``, ``error``: an
+        error radius. With probability ``coverage`` it contains the coordinates that a fit with the row among the
+        training data would give, aligned over the training data.
+
+        For a Dask array the arrays are lazy; for a Dask DataFrame, a lazy DataFrame of them is returned.
+        """
+        coverage = parameters.number("coverage", coverage, low=0.0, high=1.0, open_low=True)
+        check_is_fitted(self)
+        if (there := self._collection(X)) is not None:
+            return there.transform(self, X, trust=True, coverage=coverage)
+        return self._add_evidence(*self._embed_rows(X, "keep"), coverage)
+
+    def _add_evidence(self, Z: Array, embedding: Array, trust: Trust, coverage: float = 0.9) -> Trust:
+        trust = calibration.add_evidence(trust, embedding, self._second_opinion(), Z, self._runner())
+        if not hasattr(self, "calibration_"):
+            return trust
+        return replace(trust, error=self.calibration_.radius(trust, coverage))
+
+    def _second_opinion(self) -> SecondOpinion | None:
+        """Return the second extension, fitted on first use; None for a precomputed matrix."""
+        if "_witness" not in self.__dict__:
+            self._witness = None if self._precomputed_parameter() else SecondOpinion.of(self._samples(), self._runner())
+            ownership.freeze(self._witness)
+        return self._witness
+
+    def _samples(self) -> Samples:
+        """Return the anchors and their embedding by ``transform``."""
+        points: Any = self.landmarks_
+        positions = self.model_.embed(points, self._runner())
+        return Samples.of(points, positions, self._anchor_measure, getattr(self._fitted_recipe.view, "metric", None))
+
+    def calibrate(self, X: Any = None, *, sample_weight: Any = None, folds: int = 10, rows: int = 5000) -> Self:
+        """Estimate the errors from held-out parts of the training data; ``trust`` then returns ``error``.
+
+        Each part is embedded by a fit to the others and compared with its embedding in the fit to all rows, aligned
+        over the others (K-fold cross-conformal scores). This takes ``folds`` fits to nearly all rows.
+
+        Parameters
+        ----------
+        X : the training rows, or a sample of them, as in ``fit``
+            None: the training rows that the model stores, with their weights. A model with landmarks stores none.
+        sample_weight : array, optional
+            Weights of the rows of X, as in ``fit``.
+        folds : int
+        rows : int
+            A random sample of ``rows`` rows is used if there are more; error radii are then those of a fit to the
+            sample, and wider than necessary.
+        """
+        check_is_fitted(self)
+        folds, rows = parameters.count("folds", folds, low=2), parameters.count("rows", rows, low=20)
+        recipe, runner = self._fitted_recipe, self._runner()
+        if X is None and (self._precomputed_parameter() or not isinstance(recipe.landmarks, AllRows)):
+            why = (
+                "with landmarks"
+                if self._precomputed_parameter() is None
+                else f"with {self._precomputed_parameter()}='precomputed'"
+            )
+            raise ValueError(f"calibrate() has no training rows to hold out: {why} the model keeps none. Pass X.")
+        if X is None and sample_weight is not None:
+            raise ValueError("sample_weight belongs to the rows of X; without X those of the fit are used.")
+        source = InMemory(np.asarray(self.landmarks_)) if X is None else self._open_given_rows(X)
+        measure = self._anchor_measure if X is None else measure_on(source, sample_weight)
+        extension = self._chosen_extension()
+        epsilon = self.report_.epsilon if X is None or len(source) == self.report_.n_samples else np.nan
+        sample, recipe = cross_fit.fit_sample(source, measure, recipe, rows, len(self.eigenvalues_), epsilon, runner)
+        self.calibration_ = Calibration.of(cross_fit.hold_out(sample, recipe, extension, folds, runner))
+        ownership.freeze(self.calibration_)
+        return self
+
+    def _chosen_extension(self) -> Any:
+        """Return the extension in use; for "auto" the one that was chosen."""
+        extension = self._carriers[0]
+        if not isinstance(extension, Auto):
+            return extension
+        return self.report_.candidates[0].extension if self.report_.candidates else Nystrom()
+
+    def _open_given_rows(self, X: Any) -> Source:
+        """Return rows in any form that ``fit`` takes; refuse features other than those of the fit."""
+        source = sources.open_rows(X)
+        if source is None:
+            return InMemory(np.ascontiguousarray(self._validate(X, reset=False), dtype=float))
+        self._check_features(source.shape[1], source.names, str(source))
+        return source
+
+    # -- inverse transform -----------------------------------------------------------------
+
+    def inverse_transform(self, Z: Any) -> Array:
+        """Map coordinates back to features by the extension that ``inverse`` names, which is fitted on first use.
+
+        Parameters
+        ----------
+        Z : array of shape (n, n_components)
+            For a Dask array or DataFrame a lazy one is returned.
+        """
+        way_back = self._inverse_model()
+        if (there := self._collection(Z)) is not None:
+            return there.transform(self, Z, features=True)
+        Z = check_array(Z, dtype=[np.float64, np.float32])
+        if Z.shape[1] != self._n_features_out:
+            raise ValueError(f"Z has {Z.shape[1]} columns, but the embedding has {self._n_features_out} components.")
+        return way_back.embed(Z, self._runner()).astype(Z.dtype, copy=False)
+
+    @property
+    def round_trip_error_(self) -> float:
+        """The error of ``inverse_transform`` at held-out points, relative to the standard deviation of the features."""
+        return self._inverse_model().error
+
+    def _inverse_model(self) -> InverseModel:
+        check_is_fitted(self)
+        if self._precomputed_parameter():
+            raise ValueError(
+                f"{self._precomputed_parameter()}='precomputed' has no features to go back to: fit on features instead."
+            )
+        missing: Array = np.isnan(np.asarray(self.landmarks_)).any(axis=1)
+        if missing.any():
+            raise ValueError(
+                f"{missing.sum()} of {len(missing)} points to learn the way back from have NaN among their features. "
+                "Fill them in before fitting."
+            )
+        if not hasattr(self, "_way_back"):
+            self._way_back = InverseModel.of(self._samples(), self._carriers[1], self._runner())
+            ownership.freeze(self._way_back)
+        return self._way_back
+
+    def _answer_far(self, on_far: str, Z: Array, embedding: Array, trust: Trust, start: int = 0) -> None:
+        far = np.flatnonzero(trust.flag)
+        first = f"the first is row {start + far[0]}, support {trust.support[far[0]]:.3g}"
+        if on_far == "raise":
+            raise FarPointsError(
+                f"{len(far)} of {len(Z)} rows lie outside the training data ({first}). Pass on_far='warn', 'nan' or "
+                "'nearest' to embed the rest."
+            )
+        if on_far == "warn":
+            self._warn_far(len(far), len(Z), first, 6)
+        elif on_far == "nan":
+            embedding[far] = np.nan
+        else:
+            embedding[far] = self.model_.nearest(Z[far])
+
+    @staticmethod
+    def _warn_far(count: int, rows: int, first: str, level: int) -> None:
+        warnings.warn(
+            f"{count} of {rows} rows lie outside the training data ({first}); their positions are extrapolated. See "
+            "trust(X); on_far= chooses what to do.",
+            FarPointsWarning,
+            stacklevel=level,  # the warning names the caller of `transform`
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "round_trip_error_":
+            check_is_fitted(self)
+        kept = {
+            "embedding_": True,
+            "labels_": hasattr(type(self), "predict"),
+            "spectral_": hasattr(type(self), "score"),
+        }
+        if kept.get(name) and "report_" in self.__dict__ and name not in self.__dict__.get("_sealed", {}):
+            raise AttributeError(
+                f"This model keeps no {name}: it was saved without (save(path, embedding=True) keeps it), its rows "
+                "were not in memory, or it was updated since: call transform."
+            )
+        return super().__getattr__(name)
+
+    # -- scikit-learn ----------------------------------------------------------------------
+
+    def _runner(self) -> Threads:
+        if self.n_jobs is not None and (not isinstance(self.n_jobs, int | np.integer) or self.n_jobs == 0):
+            raise ValueError(f"n_jobs={self.n_jobs!r} must be None or a whole number other than 0.")
+        return Threads(self.n_jobs, bool(self.verbose))
+
+    def _precomputed_parameter(self) -> str | None:
+        for name in ("kernel", "metric"):
+            value = getattr(self, name, None)
+            if isinstance(value, str) and value == "precomputed":
+                return name
+        return None
+
+    def _validate(self, X: Any, *, reset: bool) -> Array:
+        if issparse(require_in_memory(X)):
+            raise TypeError(
+                f"{type(self).__name__} does not take sparse feature matrices. Reduce them first "
+                "(sklearn.decomposition.TruncatedSVD), or pass X.toarray() if it fits in memory."
+            )
+        metric = getattr(self, "metric", None)
+        nan = "allow-nan" if isinstance(metric, str) and metric == "nan_euclidean" else True
+        options: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": nan}
+        given = self._precomputed_parameter()
+        if given and not reset:
+            return self._validate_given_rows(X, options, given)
+        X = validate_data(self, X, reset=reset, ensure_min_samples=2 if reset else 1, **options)
+        if given:
+            _check_square(X, given, self._needs_positive)
+        return X
+
+    def _validate_given_rows(self, X: Any, options: dict[str, Any], given: str) -> Array:
+        """Return checked distances or affinities to the anchors; X may hold those to all training rows."""
+        X = check_array(X, **options)
+        index: Any = self._columns
+        if X.shape[1] == self.n_features_in_ and X.shape[1] != len(index):
+            X = X[:, index]
+        elif X.shape[1] != len(index):
+            return validate_data(self, X, reset=False, **options)  # raises with both numbers
+        if self._needs_positive:
+            _check_positive(X, given)
+        return X
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._precomputed_parameter() is not None
+        tags.input_tags.positive_only = self._precomputed_parameter() is not None and self._needs_positive
+        tags.input_tags.sparse = False
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _check_positive(X: Array, given: str) -> None:
+    if (X < 0).any():
+        raise ValueError(f"Negative values in data: {given}='precomputed' needs values >= 0, got {X.min():.3g}.")
+
+
+def _check_square(X: Array, given: str, positive: bool) -> None:
+    if X.shape[0] != X.shape[1]:
+        raise ValueError(
+            f"{given}='precomputed' needs a square matrix between the training points, got {X.shape}. Pass "
+            "features with another metric, or the n x n matrix."
+        )
+    if positive:
+        _check_positive(X, given)
+    if not np.allclose(X, X.T, rtol=1e-6, atol=1e-10 * np.abs(X).max()):
+        raise ValueError(
+            f"{given}='precomputed' needs a symmetric matrix; entries differ by up to {np.abs(X - X.T).max():.3g}. "
+            "Pass (X + X.T) / 2 if that is what you mean."
+        )
+    if given == "metric" and np.abs(np.diagonal(X)).max() > 1e-10 * X.max():
+        raise ValueError(
+            f"metric='precomputed' needs zero distance from a point to itself; the diagonal reaches "
+            f"{np.diagonal(X).max():.3g}. Are these affinities? Then pass kernel='precomputed'."
+        )

@@ -1,0 +1,193 @@
+"""The base of estimators that are networks: an encoder, an inverse, and a sample of the training rows for ``trust``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from .. import neighbors
+from .._runtime.threads import Threads
+from .._runtime.typing import Array
+from ..distances import Metric, clip_entries
+from ..extensions.samples import Samples, by_blocks
+from ..neighbors import choice
+from ..neural import Network
+from ..trust import Nearness, Reference, Trust
+from . import parameters
+from .base import SpectralEstimator
+
+DOMAIN_ROWS = 2000  # training rows that a model stores, to flag rows outside the data
+
+
+@dataclass(frozen=True)
+class DomainGuard:
+    """A sample of the training rows, and the distances from it that count as outside the data."""
+
+    known: Samples
+    search: Any
+    nearness: Nearness
+    reference: Reference
+
+    @classmethod
+    def of(cls, known: Samples, runner: Threads) -> DomainGuard:
+        """Sample at most DOMAIN_ROWS of the rows, with their embedding."""
+        known = known.part(known.centres(DOMAIN_ROWS))
+        search = neighbors.build(Metric().fit(known.points), "auto")
+        k = min(2, len(known.points))
+        nearness, reference = Nearness.of(search.closest(known.points, k, runner).kth(k), known.measure)
+        return cls(known, search, nearness, reference)
+
+    def look(self, Z: Array, runner: Threads) -> tuple[Array, Array]:
+        """Return the number of the nearest row of the sample, and the squared distance to it."""
+
+        def of(points: Array) -> Array:
+            lists = self.search.closest(clip_entries(points), 1, Threads(1))
+            first = lists.ptr[:-1]
+            return np.column_stack([lists.index[first], lists.squared[first]])
+
+        found = by_blocks(of, Z, 2, choice.row_entries(self.search), runner)
+        return found[:, 0].astype(int), found[:, 1]
+
+
+@dataclass(frozen=True)
+class NetworkModel:
+    """An encoder, and the guard that flags rows outside the data."""
+
+    encoder: Network
+    sentinel: DomainGuard
+
+    def embed(self, Z: Array, runner: Threads) -> Array:
+        return self.look(Z, runner)[0]
+
+    def evidence(self, Z: Array, runner: Threads) -> Trust:
+        return self.look(Z, runner)[1]
+
+    def look(self, Z: Array, runner: Threads) -> tuple[Array, Trust]:
+        """Return embedding and trust; an embedding that overflows is replaced by that of the nearest sample row."""
+        values = self.encoder.embed(Z, runner)
+        _, squared = self.sentinel.look(Z, runner)
+        beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if len(beyond):
+            values[beyond] = self.nearest(np.asarray(Z)[beyond])
+        return values, self.sentinel.reference.judge(self.sentinel.nearness.log_mass(squared))
+
+    def nearest(self, Z: Array) -> Array:
+        """Return the embedding of the nearest row of the sample."""
+        return self.sentinel.known.values[self.sentinel.look(Z, Threads(1))[0]]
+
+
+class NetworkEstimator(SpectralEstimator):
+    """The interface of the spectral methods, for a model that is a network."""
+
+    model_: NetworkModel
+    report_: Any
+    history_: dict[str, Array]
+    reconstruction_error_: float
+
+    def _recipe(self) -> Any:
+        raise ValueError(
+            f"{type(self).__name__} is a network, without the stages of a spectral method to plan, tune or expand: how "
+            "long it takes is found out by training. Ask the method it follows instead."
+        )
+
+    def calibrate(self, X: Any = None, **options: Any) -> Any:
+        """Raise ValueError: a network stores no training rows to hold out. See ``report_`` and ``history_`` instead."""
+        raise ValueError(
+            f"{type(self).__name__} keeps no training rows to hold out. Calibrate the spectral method with "
+            "extension='net' instead; trust(X) tells support, distance, residual and disagreement."
+        )
+
+    def _adopt_network(self, encoder: Network, points: Array, measure: Array, runner: Threads) -> Array:
+        """Store an encoder with its sample, and return its embedding of the points."""
+        self.__dict__.pop("_witness", None)
+        places = encoder.embed(points, runner)
+        sentinel = DomainGuard.of(Samples.of(points, places, measure), runner)
+        self.model_ = NetworkModel(encoder, sentinel)
+        self._n_features_out = places.shape[1]
+        return places
+
+    def _samples(self) -> Samples:
+        return self.model_.sentinel.known
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of the encoder's training."""
+        return len(self.history_["loss"])
+
+    @property
+    def encoder_(self) -> Network:
+        """The network from features to coordinates."""
+        return self.model_.encoder
+
+    @property
+    def decoder_(self) -> Any:
+        """The network from coordinates to features."""
+        return self._inverse_model().model
+
+    def _inverse_model(self) -> Any:
+        check_is_fitted(self)
+        if not hasattr(self, "_way_back"):
+            raise ValueError("inverse=None: no way back was learnt. Fit with inverse='net'.")
+        return self._way_back
+
+    # -- reconstruction --------------------------------------------------------------------
+
+    def reconstruct(self, X: Any) -> Array:
+        """Return r(x) = decode(encode(x)): the rows without what the coordinates do not represent, such as noise.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+        """
+        self._inverse_model()
+        Z = self._validate(X, reset=False)
+        runner = self._runner()
+        return self._inverse_model().embed(self.model_.embed(Z, runner), runner).astype(Z.dtype, copy=False)
+
+    def is_outlier(self, X: Any, rho: float = 10.0) -> Array:
+        """Return whether ``|x - r(x)|^2`` >= rho times its mean over the training rows (``reconstruction_error_``).
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+        rho : float > 0
+            A row is an outlier from this multiple of the mean.
+        """
+        rho = parameters.number("rho", rho, low=0.0, open_low=True)
+        left = np.asarray(self.reconstruct(X), dtype=float) - self._validate(X, reset=False)
+        return np.square(left).sum(axis=1) >= rho * self.reconstruction_error_
+
+    def sample(self, n: int = 100, *, spread: float = 1.0, random_state: Any = None) -> Array:
+        """Return new rows like the training rows: coordinates drawn around those of training rows, decoded.
+
+        z = z_i + s (z_k - z_i), with i a row of the stored sample, k one of its ``PARTNERS`` nearest rows there, and s
+        uniform in [0, spread]. If spread <= 1, z lies between the two rows.
+
+        Parameters
+        ----------
+        n : int
+        spread : float >= 0
+        random_state : int, RandomState or None
+        """
+        n, spread = parameters.count("n", n), parameters.number("spread", spread, low=0.0)
+        way_back = self._inverse_model()
+        places = self._samples().values
+        return way_back.embed(_between(places, n, spread, random_state), self._runner())
+
+
+PARTNERS = 5  # nearest rows that `sample` interpolates towards
+
+
+def _between(places: Array, n: int, spread: float, random_state: Any) -> Array:
+    """Return ``n`` points on lines from random rows of ``places`` to near rows."""
+    rng = np.random.default_rng(parameters.seed(random_state))
+    scale = places.std(axis=0)
+    search = neighbors.build(Metric().fit(places / np.where(scale > 0, scale, 1.0)), "auto")
+    chosen = rng.integers(0, len(places), n)
+    count = min(PARTNERS + 1, len(places))
+    lists = search.closest(search.distances.anchors[chosen], count, Threads(1))
+    other = lists.index[lists.ptr[:-1] + rng.integers(min(1, count - 1), count, n)]
+    return places[chosen] + spread * rng.uniform(size=(n, 1)) * (places[other] - places[chosen])

@@ -1,0 +1,166 @@
+"""``Islands``: each connected component of the data (a piece) embedded by itself, and laid out side by side."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import cdist
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import neighbors
+from .._runtime.ownership import freeze
+from .._runtime.threads import Threads
+from .._runtime.typing import Array
+from ..data.sources import require_in_memory
+from ..distances import Metric
+from . import parameters
+from .base import Storable
+from .isomap import Isomap
+
+ROOM = 1.25  # distance between centres, in units of the sum of two radii
+LANDMARKS_FROM = 2000  # rows: a larger piece is embedded by Isomap with landmarks
+PIECE_LANDMARKS = 500  # landmarks of Isomap for such a piece
+
+
+class Islands(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Embed each connected piece of the data by itself, and lay the pieces out side by side.
+
+    Pieces are the components of the graph of ``n_neighbors`` nearest neighbours. An embedding of all of them at once
+    uses its first coordinates to separate them; ``Islands`` gives each piece all coordinates. The distances between the
+    centres of the pieces are those in the data, as well as ``n_components`` coordinates allow, enlarged until no two
+    pieces overlap. A new row belongs to the piece of its nearest training row.
+
+    Parameters
+    ----------
+    n_components : int
+    method : estimator, optional
+        The estimator that embeds each piece, with ``fit_transform`` and ``transform``; None is :class:`outfold.Isomap`.
+    n_neighbors : int
+        Neighbours in the graph whose components are the pieces. Too few tear sparse curves, too many join separate
+        pieces.
+    smallest : float
+        A component with less than this share of the rows is no piece: its rows belong to the nearest piece.
+    n_jobs : int or None
+
+    Attributes
+    ----------
+    pieces_ : list of fitted estimators
+    centres_ : array of shape (pieces, n_components)
+    labels_ : array of shape (n_samples,), the piece of each training row
+
+    Examples
+    --------
+    >>> from outfold.datasets import circle
+    >>> X = circle(100, random_state=0)
+    >>> model = Islands().fit(np.vstack([X, X + 9]))
+    >>> len(model.pieces_), model.transform(X).shape
+    (2, (100, 2))
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        method: Any = None,
+        n_neighbors: int = 15,
+        smallest: float = 0.02,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.n_neighbors = n_neighbors
+        self.smallest = smallest
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the connected components of the data, and embed each."""
+        columns, k = (
+            parameters.count("n_components", self.n_components),
+            parameters.count("n_neighbors", self.n_neighbors),
+        )
+        smallest = parameters.number("smallest", self.smallest, low=0.0, high=1.0)
+        X = validate_data(self, require_in_memory(X), dtype=float, ensure_min_samples=2)
+        runner = Threads(self.n_jobs)
+        search = neighbors.build(Metric().fit(X), "auto")
+        piece = _pieces(search, X, min(k, len(X) - 1) + 1, runner)
+        sizes = np.bincount(piece)
+        large = np.flatnonzero(sizes >= max(smallest * len(X), 2 * columns + 2))
+        if len(large) == 0:
+            large = np.array([sizes.argmax()])
+        self.rows_ = np.flatnonzero(np.isin(piece, large))
+        self.search_ = neighbors.build(Metric().fit(X[self.rows_]), "auto")
+        self._label = np.searchsorted(large, piece[self.rows_])
+        self.pieces_, places = [], []
+        for number in range(len(large)):
+            part = X[self.rows_[self._label == number]]
+            model = clone(self._method(len(part))).set_params(n_components=columns)
+            places.append(np.asarray(model.fit_transform(part)))
+            self.pieces_.append(model)
+        middles = np.array([X[self.rows_[self._label == number]].mean(axis=0) for number in range(len(large))])
+        self.origins_ = np.array([p.mean(axis=0) for p in places])
+        radii = np.array([np.linalg.norm(p - p.mean(axis=0), axis=1).max() for p in places])
+        self.centres_ = _layout(middles, radii, columns)
+        self.labels_ = self._belongs(X, runner)
+        self._n_features_out = columns
+        freeze(self)
+        return self
+
+    def _method(self, rows: int) -> Any:
+        if self.method is not None:
+            return self.method
+        landmarks = PIECE_LANDMARKS if rows > LANDMARKS_FROM else None
+        k = min(self.n_neighbors, rows - 1)
+        return Isomap(n_neighbors=k, landmarks=landmarks, components="join", random_state=0, n_jobs=self.n_jobs)
+
+    def transform(self, X: Any) -> Array:
+        """Return each row in the coordinates of its piece, moved to the centre of that piece."""
+        check_is_fitted(self)
+        X = validate_data(self, require_in_memory(X), reset=False, dtype=float)
+        label = self._belongs(X, Threads(self.n_jobs))
+        found = np.empty((len(X), len(self.centres_[0])))
+        for number in np.unique(label):
+            mine = label == number
+            found[mine] = embed_quietly(self.pieces_[number], X[mine]) - self.origins_[number] + self.centres_[number]
+        return found
+
+    def _belongs(self, X: Array, runner: Threads) -> Array:
+        if len(self.pieces_) == 1:
+            return np.zeros(len(X), dtype=int)
+        lists = self.search_.closest(X, 1, runner)
+        return self._label[lists.index[lists.ptr[:-1]]]
+
+
+def embed_quietly(model: Any, X: Array) -> Array:
+    """Return ``transform(X)`` of any transformer; those of Outfold do not warn of rows outside the data."""
+    return model.transform(X, on_far="keep") if hasattr(model, "trust") else model.transform(X)
+
+
+def _pieces(search: Any, X: Array, k: int, runner: Threads) -> Array:
+    lists = search.closest(X, k, runner).nearest(k)
+    graph = csr_array((np.ones(len(lists.index)), lists.index, lists.ptr), shape=(len(X), len(X)))
+    return connected_components(graph, directed=False)[1]
+
+
+def _layout(middles: Array, radii: Array, columns: int) -> Array:
+    """Return centres with about the distances of ``middles``, enlarged until balls of the radii are disjoint."""
+    count = len(middles)
+    if count == 1:
+        return np.zeros((1, columns))
+    reach = ROOM * (radii[:, None] + radii)
+    squared = np.maximum(cdist(middles, middles), 1e-3 * reach) ** 2
+    centring = np.eye(count) - 1 / count
+    values, vectors = np.linalg.eigh(-centring @ squared @ centring / 2)
+    kept = min(columns, count)
+    places = np.zeros((count, columns))
+    places[:, :kept] = vectors[:, ::-1][:, :kept] * np.sqrt(np.maximum(values[::-1][:kept], 0.0))
+    pairs = np.triu_indices(count, 1)
+    for _ in range(100):  # separate centres that coincide by noise; the scaling below makes room
+        apart = cdist(places, places)[pairs]
+        if (apart > 0).all():
+            break
+        places = places + 1e-3 * radii.mean() * np.random.default_rng(0).normal(size=places.shape)
+    return places * (reach[pairs] / apart).max()

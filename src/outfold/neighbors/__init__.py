@@ -1,0 +1,7 @@
+"""Search for the nearest anchors of any point: k-d tree, all pairs or faiss, whichever is quickest."""
+
+from .choice import build
+from .lists import Lists
+from .search import Search
+
+__all__ = ["Lists", "Search", "build"]

@@ -1,0 +1,126 @@
+"""Search through candidates: faiss or a transformer proposes them, and distances are recomputed in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._loops import csr
+from .._runtime.threads import Threads
+from .._runtime.typing import Array
+from ..distances import Distances
+from .brute import Brute
+from .lists import Lists, nearest_first
+
+FLAT_WORK = 2e12  # n^2 features up to which faiss searches through all pairs
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """Search with candidates from ``source`` (faiss, a k-neighbours transformer); the rest is done by ``Brute``."""
+
+    distances: Distances
+    source: Any = field(repr=False)
+    exact: bool = False
+
+    @cached_property
+    def _brute(self) -> Brute:
+        return Brute(self.distances)
+
+    def closest(self, Z: Array, k: int, runner: Threads, groups: Any = None) -> Lists:
+        n = len(self.distances.anchors)
+        index = np.sort(self.source.candidates(Z, min(n, k)), axis=1)
+        ptr = np.arange(0, index.size + 1, index.shape[1])
+        flat = np.ascontiguousarray(index.ravel(), dtype=np.int64)
+        if groups is not None:
+            back = self._brute.within(Z, np.ones(len(Z)), groups, runner)
+            ptr, flat = csr.union_rows(ptr, flat, back.ptr, back.index)
+        return nearest_first(self.distances, Z, ptr, flat, runner)
+
+    def arrange(self, Z: Array, runner: Threads) -> Array:
+        return np.arange(len(Z))
+
+    def group(self, reach: Array) -> Array:
+        return self._brute.group(reach)
+
+    def within(self, Z: Array, radii: Array, groups: Any, runner: Threads) -> Lists:
+        return self._brute.within(Z, radii, groups, runner)
+
+
+class FaissIndex:
+    """Candidates from faiss, in float32: all pairs while that is quick, then inverted lists (k-means cells, seeded)."""
+
+    def __init__(self, anchors: Array) -> None:
+        self.anchors = anchors
+
+    @cached_property
+    def centre(self) -> Array:
+        return self.anchors.mean(axis=0)
+
+    @cached_property
+    def index(self) -> Any:
+        try:
+            import faiss
+        except ImportError as error:
+            raise ImportError(
+                'Neighbours are searched by faiss here, which is not installed: pip install "outfold[ann]".'
+            ) from error
+        data = np.ascontiguousarray(self.anchors - self.centre, dtype=np.float32)
+        n, features = data.shape
+        index: Any = faiss.IndexFlatL2(features)
+        if n * n * features > FLAT_WORK:
+            cells = int(4 * np.sqrt(n))
+            index = faiss.IndexIVFFlat(faiss.IndexFlatL2(features), features, cells)
+            index.cp.seed = 0
+            index.train(data)
+            index.nprobe = max(16, cells // 16)
+        index.add(data)
+        return index
+
+    def ready(self) -> FaissIndex:
+        """Build the index now and return self."""
+        _ = self.index
+        return self
+
+    def candidates(self, Z: Array, k: int) -> Array:
+        """Return more than k candidates a row, so that rounding to float32 does not lose one of the k nearest."""
+        rows = np.ascontiguousarray(Z - self.centre, dtype=np.float32)
+        found = self.index.search(rows, min(self.index.ntotal, k + 8))[1]
+        few = (found < 0).any(axis=1)
+        if few.any():  # the searched cells held too few: search all cells for these rows
+            import faiss
+
+            everywhere: Any = faiss.SearchParametersIVF()
+            everywhere.nprobe = self.index.nlist
+            found[few] = self.index.search(rows[few], found.shape[1], params=everywhere)[1]
+        return found
+
+
+class TransformerIndex:
+    """Candidates from an object with the contract of scikit-learn's KNeighborsTransformer."""
+
+    def __init__(self, transformer: Any, anchors: Array) -> None:
+        from sklearn.base import clone
+
+        self.transformer = clone(transformer).fit(anchors)
+        self.n = len(anchors)
+
+    def candidates(self, Z: Array, k: int) -> Array:
+        graph = self.transformer.transform(Z)
+        if getattr(graph, "shape", None) != (len(Z), self.n):
+            raise ValueError(
+                f"{type(self.transformer).__name__} returned a graph of shape {getattr(graph, 'shape', None)} for "
+                f"{len(Z)} rows and {self.n} anchors; expected {(len(Z), self.n)}."
+            )
+        counts = np.diff(graph.tocsr().indptr)
+        if counts.min() < k:
+            raise ValueError(
+                f"{type(self.transformer).__name__} returned {counts.min()} neighbours for some row, but {k} are "
+                f"needed (n_neighbors and one more, counting the point itself). Raise its n_neighbors to {k}."
+            )
+        graph = graph.tocsr()
+        order = [np.argsort(graph.data[a:b])[:k] + a for a, b in zip(graph.indptr[:-1], graph.indptr[1:])]
+        return graph.indices[np.array(order)]

@@ -1,0 +1,82 @@
+"""Lists of neighbours in CSR form, and squared distances of the listed pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._loops import selection as selection_loops
+from .._runtime.threads import Threads, row_blocks
+from .._runtime.typing import Array
+from ..distances import Distances
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Some anchors of each row with their squared distances: row i has the entries [ptr[i], ptr[i + 1])."""
+
+    ptr: Array
+    index: Array
+    squared: Array
+
+    def rows(self) -> Array:
+        return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
+
+    def select(self, keep: Array) -> Lists:
+        """Return the lists with only the entries where ``keep`` is True."""
+        counts = np.add.reduceat(np.append(keep, False), self.ptr[:-1]) * (np.diff(self.ptr) > 0)
+        return Lists(np.append(0, np.cumsum(counts)), self.index[keep], self.squared[keep])
+
+    def kth(self, k: int) -> Array:
+        """Return the squared distance of each row's k-th entry; rows must be nearest first, of length k or more."""
+        return self.squared[self.ptr[:-1] + k - 1]
+
+    def nearest(self, k: int) -> Lists:
+        """Return the k nearest of each row, with ties at the k-th distance; rows must be nearest first."""
+        return self.select(self.squared <= np.repeat(self.kth(k), np.diff(self.ptr)))
+
+
+def squared_pairs(Z: Array, X: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+    """Return the squared Euclidean distances of the listed pairs, in the order of ``index``."""
+    out = np.empty(len(index))
+    Z, X = (np.ascontiguousarray(A, dtype=float) for A in (Z, X))
+
+    def fill(block: slice) -> None:
+        selection_loops.squared_pairs(Z, X, ptr, index, out, block.start, block.stop)
+
+    runner.run(fill, row_blocks(len(Z), 8 * (1 + len(index) // max(1, len(Z)))))
+    return out
+
+
+def measure_pairs(distances: Distances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
+    """Return the listed pairs with their squared distances, by any metric."""
+    if distances.name == "euclidean":
+        return Lists(ptr, index, squared_pairs(Z, distances.anchors, ptr, index, runner))
+    return Lists(ptr, index, _look_up(distances, Z, ptr, index, runner))
+
+
+def sort_rows(lists: Lists, runner: Threads) -> Lists:
+    """Sort each row by increasing distance, in place."""
+
+    def sort(block: slice) -> None:
+        selection_loops.sort_rows(lists.ptr, lists.index, lists.squared, block.start, block.stop)
+
+    runner.run(sort, row_blocks(len(lists.ptr) - 1, 64))
+    return lists
+
+
+def nearest_first(distances: Distances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
+    """Return the listed pairs with their squared distances, each row by increasing distance."""
+    return sort_rows(measure_pairs(distances, Z, ptr, index, runner), runner)
+
+
+def _look_up(distances: Distances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+    """Return squared distances of the listed pairs by any metric, computed a block of rows at a time."""
+    rows = np.repeat(np.arange(len(Z)), np.diff(ptr))
+
+    def read(block: slice) -> Array:
+        entries = slice(ptr[block.start], ptr[block.stop])
+        return distances.cross(Z[block])[rows[entries] - block.start, index[entries]]
+
+    return np.concatenate(list(runner.map(read, row_blocks(len(Z), len(distances.anchors)), "distances")))

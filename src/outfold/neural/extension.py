@@ -1,0 +1,172 @@
+"""The extension ``Net``: a multilayer perceptron that is trained on values at points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse, vstack
+from scipy.spatial import cKDTree
+
+from .. import neighbors
+from .._runtime.threads import Threads, row_blocks
+from .._runtime.typing import Array
+from ..distances import Metric
+from ..extensions import Extension
+from ..extensions.samples import Samples, check_complete
+from ..operators.markov import MarkovRule
+from . import training
+from .network import Network, Standardization
+
+TRAINING_SOLVERS = ("auto", "lbfgs", "adam")
+FULL_BATCH = 3000  # rows: up to this many solver="auto" is L-BFGS on all rows at once, beyond it Adam
+LBFGS_ITERATIONS = 500  # default of `max_iter` for L-BFGS
+# default of `max_iter` for Adam: epochs that read ADAM_ROWS rows in all, clipped to ADAM_EPOCHS (fewest, most)
+ADAM_ROWS, ADAM_EPOCHS = (
+    2_000_000,
+    (10, 200),
+)
+PATIENCE = {"lbfgs": 50, "adam": 30}  # defaults of `patience`
+NEGLIGIBLE = 1e-12  # smaller entries of a dense Markov row are left out
+MOST_ENTRIES = 1 << 26  # limit on the stored entries of the Markov matrix: 0.8 GB
+SPACING_POINTS = 500  # size of the sample in `spacing`
+FEWEST_HELD = 5  # rows: a smaller held-out set is not used
+
+
+@dataclass(frozen=True)
+class Net(Extension):
+    """A multilayer perceptron o(x): Diffusion Nets (Mishne, Shaham, Cloninger and Cohen, 2017).
+
+    Training minimises ``1/(2N) sum_i |o(x_i) - y_i|^2 + mu/2 sum |W|^2 + eta/(2N) sum_j |(P - lambda_j) o_j|^2``. Each
+    coordinate is in units of its standard deviation (for the inverse transform: all features in units of their common
+    standard deviation). mu is ``weight_decay``, eta is ``eigen_penalty`` (for Markov methods only), and P is the Markov
+    matrix between the anchors. Training ends when the error on held-out rows has not fallen for ``patience``
+    iterations. A trained network needs neither PyTorch nor the training points.
+    """
+
+    hidden: tuple[int, ...] = (100, 100)
+    activation: str = "relu"
+    weight_decay: float = 1e-6
+    eigen_penalty: float = 0.0
+    solver: str = "auto"  # "lbfgs" up to 3000 rows, "adam" beyond
+    max_iter: int | None = (
+        None  # iterations of L-BFGS (None: 500), epochs of Adam (None: 10 to 200, reading 2,000,000 rows in all)
+    )
+    batch: int = 256
+    rate: float = 2e-3
+    validation: float = 0.1
+    patience: int | None = None  # None: 50 iterations of L-BFGS, 30 epochs of Adam
+    tolerance: float = 1e-3
+    random_state: int = 0
+    device: str = "auto"
+
+    def fit(self, known: Samples, runner: Threads) -> Network:
+        return self.learn(known, runner)[0]
+
+    def learn(self, known: Samples, runner: Threads) -> tuple[Network, dict[str, Array]]:
+        """Return the network, and the history of its losses: name -> array with one entry per iteration.
+
+        Points are sorted first, so that their order does not matter. Anchors that P needs and that have no value are
+        added with weight 0.
+        """
+        training.library()
+        check_complete(known, "net")
+        model = known.model if self.eigen_penalty > 0 else None
+        anchors = known.points[:0] if model is None else _anchors(model)
+        points, member = np.unique(np.vstack([known.points, anchors]), axis=0, return_inverse=True)
+        member = member.ravel()
+        n = len(known.points)
+        values, measure = np.zeros((len(points), known.values.shape[1])), np.zeros(len(points))
+        values[member[:n]], measure[member[:n]] = known.values, known.measure
+        source = Standardization.of(points, np.maximum(measure, np.finfo(float).tiny), common=True)
+        target = Standardization.of(known.values, known.measure, common=known.model is None)
+        plan = self.plan(n)
+        eigen = None
+        if model is not None:
+            eigen = self._eigen(model, member[n:], target, values)
+        rng = np.random.default_rng(self.random_state)
+        labelled = np.flatnonzero(measure)
+        held = split_held_out(labelled, self.validation, rng)
+        task = training.Regression(
+            source(points),
+            np.where(measure[:, None] > 0, target(values), 0.0),
+            measure,
+            held,
+            self.activation,
+            self.weight_decay,
+            eigen,
+            plan,
+        )
+        layers = (points.shape[1], *self.hidden, values.shape[1])
+        start = training.initial(layers, self.activation, spacing(source(points), runner), rng)
+        trained = training.train(task, start, plan, runner)
+        return network(trained.parameters, self.activation, source, target), trained.history
+
+    def plan(self, rows: int) -> training.Schedule:
+        """Return the training schedule for ``rows`` rows."""
+        solver = self.solver if self.solver != "auto" else "lbfgs" if rows <= FULL_BATCH else "adam"
+        iterations = LBFGS_ITERATIONS if solver == "lbfgs" else training.passes(ADAM_ROWS, rows, *ADAM_EPOCHS)
+        return training.Schedule(
+            solver,
+            self.max_iter or iterations,
+            self.batch,
+            self.rate,
+            self.patience or PATIENCE[solver],
+            self.tolerance,
+            self.random_state,
+            self.device,
+        )
+
+    def _eigen(self, model: Any, rows: Array, target: Standardization, values: Array) -> training.Eigen:
+        P = _markov(model.rule)
+        order = np.asarray(cKDTree(values[rows], balanced_tree=False).indices)
+        origin = target.mean / target.spread
+        return training.Eigen(self.eigen_penalty, P, model.scale, rows, model.rule.measure, origin, order)
+
+
+def network(parameters: list[Array], activation: str, source: Standardization, target: Standardization) -> Network:
+    return Network(tuple(parameters[::2]), tuple(parameters[1::2]), activation, source, target)
+
+
+def spacing(points: Array, runner: Threads) -> float:
+    """Return the median distance to the eighth neighbour, over at most SPACING_POINTS of the points."""
+    search = neighbors.build(Metric().fit(points), "auto")
+    some = points[np.linspace(0, len(points) - 1, min(len(points), SPACING_POINTS)).astype(int)]
+    k = min(9, len(points))
+    return max(float(np.sqrt(np.median(search.closest(some, k, runner).kth(k)))), 1e-6)
+
+
+def split_held_out(rows: Array, share: float, rng: np.random.Generator) -> Array:
+    """Return a random ``share`` of the rows, in order; no rows if that would be fewer than FEWEST_HELD."""
+    count = int(share * len(rows))
+    return np.sort(rng.permutation(rows)[:count]) if count >= FEWEST_HELD else rows[:0]
+
+
+def _anchors(model: Any) -> Array:
+    if not isinstance(getattr(model, "rule", None), MarkovRule) or model.scale is None:
+        raise ValueError(
+            "eigen_penalty > 0 asks for outputs that are eigenvectors of a Markov matrix between the points, and this "
+            "method has none: take DiffusionMaps (coordinates='diffusion') or LaplacianEigenmaps (random walk), or "
+            "eigen_penalty=0."
+        )
+    return np.asarray(model.rule.geometry.anchors)
+
+
+def _markov(rule: MarkovRule) -> csr_array:
+    """Return P between the anchors as a sparse matrix; dense rows lose entries below NEGLIGIBLE."""
+    anchors = rule.geometry.anchors
+    parts: list[csr_array] = []
+    entries = 0
+    for block in row_blocks(len(anchors), rule.row_entries):
+        rows = rule.rows(np.ascontiguousarray(anchors[block]))
+        weights = rows.weights if rows.divisor is None else rows.weights / rows.divisor
+        part = csr_array(weights) if issparse(weights) else csr_array(np.where(weights >= NEGLIGIBLE, weights, 0.0))
+        entries += part.nnz
+        if entries > MOST_ENTRIES:
+            raise MemoryError(
+                f"The Markov matrix between {len(anchors)} points has more than {MOST_ENTRIES} entries, too many for "
+                "eigen_penalty > 0. Give the method n_neighbors=32, or landmarks."
+            )
+        parts.append(part)
+    return csr_array(vstack(parts, format="csr"))

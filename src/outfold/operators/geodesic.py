@@ -1,0 +1,283 @@
+"""Geodesics for Isomap: lengths of shortest paths through a neighbour graph.
+
+    D(x, y) = min over the neighbours i of x of  d(x, x_i) + D(x_i, y)
+
+A point is linked to the graph through its k nearest training points (or those within the radius). y runs over the
+anchors: all training points, or landmarks. The model stores a table (n, anchors) of geodesics through the graph of all
+training points. A training point is its own nearest neighbour, so its row is its row of the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from .. import neighbors
+from .._loops import shortest_paths as path_loops
+from .._runtime.threads import Threads, row_blocks
+from .._runtime.typing import Array
+from ..data.sources import Source
+from ..distances import GivenTable, clip_entries
+from ..graphs import Ball, components, drawing
+from ..graphs.components import Components
+from ..graphs.pair_statistics import SearchStatistics, kth, lists_of_mass
+from ..landmarks import AllRows, Anchors, along_the_tree, given_columns
+from ..neighbors import Lists, choice
+from ..neighbors.lists import sort_rows
+from ..trust import Nearness
+from .centred import Centring, negative_concerns
+from .problem import BuiltProblem
+
+LANES = 32  # sources whose geodesics are computed together
+
+
+@dataclass(frozen=True)
+class PathRows:
+    """-D^2 / 2 of some points to the anchors; ``@`` multiplies it with a basis without storing the matrix."""
+
+    lists: Lists  # the nodes each point is linked to directly
+    table: Array  # (nodes, anchors): D
+
+    def __matmul__(self, basis: Array) -> Array:
+        rows = len(self.lists.ptr) - 1
+        out = np.empty((rows, basis.shape[1]))
+        lengths = np.sqrt(self.lists.squared)
+        path_loops.through_neighbours(
+            self.lists.ptr, self.lists.index, lengths, self.table, np.ascontiguousarray(basis), out, 0, rows
+        )
+        out *= -0.5
+        return out
+
+
+@dataclass(frozen=True)
+class Geodesics:
+    """-D^2 / 2 to the anchors, and the support of a point by its distance to the nearest training point."""
+
+    search: Any  # neighbour search over the nodes of the graph
+    measure: Array  # of the nodes
+    k: int  # neighbours of a new point; 0: those within the radius
+    radius: float
+    table: Array  # (nodes, anchors): D
+    at: Array  # indices of the anchors among the nodes
+    nearness: Nearness
+
+    @property
+    def row_entries(self) -> int:
+        return max(512, choice.row_entries(self.search))
+
+    def values(self, Z: Array) -> tuple[PathRows, Array]:
+        lists = self._steps(clip_entries(Z))
+        return PathRows(lists, self.table), self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
+
+    def pairs(self, X: Array, Y: Array) -> Array:
+        """Return -D^2 / 2 between any rows, through training points; equal rows are at distance 0."""
+        if len(self.at) < len(self.table):
+            raise ValueError(
+                f"Geodesics are known to the {len(self.at)} landmarks only, not between other rows: take "
+                "against='anchors', or fit without landmarks."
+            )
+        own, theirs = (self._steps(clip_entries(Z)) for Z in (X, Y))
+        lengths = np.sqrt(own.squared), np.sqrt(theirs.squared)
+        inward = np.empty((len(self.table), len(Y)))  # from each node to each y
+        for j in range(len(Y)):
+            part = slice(theirs.ptr[j], theirs.ptr[j + 1])
+            inward[:, j] = (self.table[:, theirs.index[part]] + lengths[1][part]).min(axis=1)
+        out = np.empty((len(X), len(Y)))
+        for i in range(len(X)):
+            part = slice(own.ptr[i], own.ptr[i + 1])
+            out[i] = (inward[own.index[part]] + lengths[0][part, None]).min(axis=0)
+        out[replace(self.search.distances, anchors=Y).cross(X) == 0] = 0.0
+        return -0.5 * out**2
+
+    def nearest(self, Z: Array) -> Array:
+        if len(self.at) == len(self.table):
+            lists = self.search.closest(clip_entries(Z), 1, Threads(1))
+            return lists.index[lists.ptr[:-1]]  # every node is an anchor, in the same order
+        return self.search.distances.among(self.at).nearest(Z)
+
+    def arrange(self, Z: Array, runner: Threads) -> Array:
+        """Return an order in which rows with the same neighbours are adjacent: they read the same table rows."""
+        lists = self.search.closest(clip_entries(Z), 1, runner)
+        return np.argsort(lists.index[lists.ptr[:-1]], kind="stable")
+
+    def _steps(self, Z: Array) -> Lists:
+        """Return the nodes each point is linked to directly, nearest first."""
+        if self.k:
+            lists = lists_of_mass(self.search, Z, self.measure, self.k, Threads(1))
+            return lists.select(lists.squared <= np.repeat(kth(lists, self.measure, self.k), np.diff(lists.ptr)))
+        nearest = self.search.closest(Z, 1, Threads(1))
+        reach = np.maximum(self.radius**2, nearest.squared[nearest.ptr[:-1]])  # if the ball is empty: the nearest
+        lists = self.search.within(Z, np.sqrt(reach), None, Threads(1))
+        return sort_rows(lists.select(lists.squared <= np.repeat(reach, np.diff(lists.ptr))), Threads(1))
+
+
+@dataclass(frozen=True)
+class Geodesic:
+    """The view of Isomap: -D^2 / 2 between the anchors through the graph of all rows, centred."""
+
+    metric: Any  # None: distances are precomputed
+    edges: Any  # Union (its k counts the point itself) or Ball
+    normalization: Centring
+    components: str = "warn"
+    merges_copies: ClassVar[bool] = False
+
+    @property
+    def given(self) -> bool:
+        return self.metric is None
+
+    def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
+        nodes, at, weights = self._nodes(rows, anchors, measure)
+        return self._build(nodes, at, weights, anchors.index is None, needed, runner)
+
+    def _nodes(self, rows: Source, anchors: Anchors, measure: Array) -> tuple[Anchors, Array, Array]:
+        """Return the nodes of the graph, the indices of the anchors among them, and the measure of the anchors.
+
+        Nodes are sorted along a tree, so that near nodes are adjacent in memory.
+        """
+        if self.given:
+            given_columns(anchors)
+        nodes = AllRows().select(rows, measure, np.random.default_rng())
+        members: Any = nodes.index
+        weights = np.zeros(len(nodes.measure))
+        if anchors.index is None:  # landmarks that are not training rows become nodes
+            count = len(anchors.points)
+            index = np.append(members, np.full(count, -1))
+            points = np.concatenate([nodes.points, anchors.points])
+            nodes = Anchors(points, index, np.append(nodes.measure, np.ones(count)))
+            weights = np.append(weights, anchors.measure)
+        else:
+            weights[np.searchsorted(members, anchors.index)] = anchors.measure
+        tagged = along_the_tree(Anchors(nodes.points, np.arange(len(weights)), nodes.measure), self.metric)
+        order: Any = tagged.index
+        at = np.flatnonzero(weights[order])
+        return nodes.at(order), at, weights[order][at]
+
+    def _build(
+        self, nodes: Anchors, at: Array, weights: Array, foreign: bool, needed: int, runner: Threads
+    ) -> BuiltProblem:
+        self._check_sizes(nodes, at)
+        distances: Any = GivenTable(nodes.points[:, nodes.index]) if self.given else self.metric.fit(nodes.points)
+        search = neighbors.build(distances, self.edges.search)
+        graph = drawing.draw(self.edges, SearchStatistics(search, nodes.measure, runner), None, runner)
+        lengths = graph.gram(runner)
+        np.sqrt(lengths.data, out=lengths.data)
+        pattern = csr_array((np.ones(lengths.nnz), lengths.indices, lengths.indptr), lengths.shape)
+        parts = components.find(pattern, nodes.measure)
+        notes: tuple[str, ...] = ()
+        if parts.count > 1:
+            if self.components == "largest":
+                return self._within_largest(nodes, at, weights, parts, foreign, needed, runner)
+            lengths, notes = self._join_components(lengths, parts, distances)
+        nearness, reference = Nearness.of(_nearest_elsewhere(lengths), nodes.measure)
+        table = shortest_paths(lengths, at, runner)
+        K = _kernel(table, at, runner)
+        k = graph.k - 1 if graph.kind == "union" else 0
+        index: Any = nodes.index
+        return BuiltProblem(
+            Anchors(nodes.points[at], None if foreign else index[at], weights),
+            self.normalization.fit(K, weights, runner),
+            self.normalization,
+            Geodesics(search, nodes.measure, k, graph.radius, table, at, nearness),
+            None,
+            reference,
+            columns=nodes.index if self.given else None,
+            edges=f"paths along the {self._describe(graph)}" + ("" if search.exact else ", found approximately"),
+            degree=lengths.nnz / len(nodes.measure),
+            notes=notes,
+        )
+
+    def _check_sizes(self, nodes: Anchors, at: Array) -> None:
+        n = nodes.measure.sum()
+        if not isinstance(self.edges, Ball) and self.edges.k > n:
+            raise ValueError(
+                f"n_neighbors={self.edges.k - 1} must be smaller than the number of points, n = {n:g}. Lower it."
+            )
+        drawing.check_table(len(nodes.measure), len(at), "Geodesics", "landmarks=1000")
+
+    def _describe(self, graph: Any) -> str:
+        if graph.kind == "union":
+            return f"union of {graph.k - 1} nearest neighbours"
+        return replace(self.edges, radius=graph.radius).describe()
+
+    def _within_largest(
+        self,
+        nodes: Anchors,
+        at: Array,
+        weights: Array,
+        parts: Components,
+        foreign: bool,
+        needed: int,
+        runner: Threads,
+    ) -> BuiltProblem:
+        inside = parts.labels == 0
+        kept = np.flatnonzero(inside[at])
+        enough = self.edges.k if not isinstance(self.edges, Ball) else 0
+        if len(kept) < needed + 1 or nodes.measure[inside].sum() <= enough:
+            raise ValueError(
+                f"The largest of {parts.count} components holds {len(kept)} of {len(at)} anchors: too few to embed. "
+                "Raise n_neighbors."
+            )
+        place = np.cumsum(inside) - 1
+        return self._build(nodes.at(np.flatnonzero(inside)), place[at[kept]], weights[kept], foreign, needed, runner)
+
+    def _join_components(
+        self, lengths: csr_array, parts: Components, distances: Any
+    ) -> tuple[csr_array, tuple[str, ...]]:
+        """Return the graph with the shortest bridges between its components, and the notes for the report."""
+        told = f"The neighbour graph has {parts.describe()}, so some geodesics are infinite."
+        now = f"{self.edges.remedy()} (now {self._now()})"
+        if self.components == "error":
+            raise ValueError(f"{told} {now} or pass components='join' or 'largest'.")
+        pairs = components.bridges(parts, distances)
+        across = np.array([np.sqrt(distances.between(pairs[[i], 0], pairs[[i], 1])[0, 0]) for i in range(len(pairs))])
+        own, ends = lengths.tocoo(), np.vstack([pairs, pairs[:, ::-1]]).T
+        rows, columns = (np.append(a, b) for a, b in zip((own.row, own.col), ends))
+        joined = csr_array((np.concatenate([own.data, across, across]), (rows, columns)), shape=lengths.shape)
+        if self.components == "join":
+            return joined, ()
+        return joined, (
+            f"{told} They were joined by the shortest bridges. {now}, or pass components='join' if that is meant.",
+        )
+
+    def _now(self) -> str:
+        return f"{self.edges.radius}" if isinstance(self.edges, Ball) else f"{self.edges.k - 1}"
+
+    def concerns(self, report: Any, values: Array, problem: BuiltProblem) -> list[str]:
+        return negative_concerns(report, self.normalization.signed)
+
+
+def shortest_paths(lengths: csr_array, sources: Array, runner: Threads) -> Array:
+    """Return the geodesics from each node to each source, (nodes, sources)."""
+    ptr, index = (part.astype(np.int64) for part in (lengths.indptr, lengths.indices))
+    n, count = lengths.shape[0], len(sources)
+    order = path_loops.group_sources(ptr, index, sources, LANES)
+    out = np.empty((n, count))
+    filled = out.T if count == n else out  # a symmetric table is faster to fill by source
+
+    def find(block: slice) -> None:
+        path_loops.shortest_paths(ptr, index, lengths.data, sources, order, LANES, filled, block.start, block.stop)
+
+    blocks = [slice(low, min(low + 4 * LANES, count)) for low in range(0, count, 4 * LANES)]
+    runner.each(find, blocks, "geodesics")
+    return out
+
+
+def _kernel(table: Array, at: Array, runner: Threads) -> Array:
+    """Return -D^2 / 2 between the anchors."""
+    out = np.empty((len(at), len(at)))
+
+    def fill(block: slice) -> None:
+        rows = np.take(table, at[block], axis=0, out=out[block])
+        rows *= rows
+        rows *= -0.5
+
+    runner.each(fill, row_blocks(len(at), len(at)), "kernel")
+    return out
+
+
+def _nearest_elsewhere(lengths: csr_array) -> Array:
+    """Return the squared length of each node's shortest edge of positive length."""
+    return np.square(np.minimum.reduceat(np.where(lengths.data > 0, lengths.data, np.inf), lengths.indptr[:-1]))

@@ -1,0 +1,382 @@
+"""Potential of heat diffusion (PHATE; Moon et al., 2019): distances between the diffusion profiles of the anchors.
+
+    K(x, y) = 1/2 exp(-(d / sigma(x))^a) + 1/2 exp(-(d / sigma(y))^a),   sigma the distance to neighbour k
+    A = K (every row is an anchor) or K' diag(m / K 1) K (from landmarks to the rows and back),   P = A m / d
+    U = -log(P^t / m + floor), or 2 / (1 - gamma) (P^t / m)^((1 - gamma) / 2);   delta_ij^2 = sum_l m_l (U_il - U_jl)^2
+    y by metric scaling of delta;   embedding(x) = sum_l p(x, l) y_l,   p(x, .) the row of K m, summing to 1
+
+m is the measure of the anchors (landmarks: 1, since the measure of the rows is in A). The embedding of every row,
+training or new, is the mean of the anchors' coordinates, weighted by its own row of K. Equal rows are merged into one
+anchor of their joint measure, so sigma is never zero.
+
+sigma of a row is at most the largest sigma of an anchor, so that a row far from the data tends to its nearest anchor.
+Entries below ``CUT`` times the largest in their row are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import eigvalsh
+from scipy.sparse import csr_array
+
+from .._runtime.memory import check_fits
+from .._runtime.threads import Threads, block_rows, row_blocks
+from .._runtime.typing import Array
+from ..data.sources import Source
+from ..distances import Distances
+from ..graphs.drawing import unit_floor
+from ..graphs.pair_statistics import table_kth
+from ..landmarks import Anchors
+from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
+from . import _smacof, spectrum
+from ._smacof import Layout
+from .markov import Markov, log_mass_without_self
+from .operator import Operator, Rows
+from .problem import BuiltProblem
+from .signs import orient
+
+TINY = np.finfo(float).tiny
+CUT = 1e-4  # weights below this fraction of the largest in their row are left out
+PROBABILITY_FLOOR = 1e-7  # added to a probability before the logarithm
+TABLES_HELD = 5  # tables (anchors, anchors) in memory at once
+WIDE = 3  # work on a row in units of its distances, for cutting blocks
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The affinities of rows to the anchors, as the arrays of a CSR matrix."""
+
+    ptr: Array
+    index: Array
+    log_weight: Array  # log K
+    squared: Array  # squared distances
+    beyond: Array  # rows for which powers of distances overflow: all weight is on their nearest anchor
+
+    def rows(self) -> Array:
+        return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
+
+
+@dataclass(frozen=True)
+class Decay:
+    """The alpha-decaying kernel to the anchors."""
+
+    distances: Distances
+    neighbours: int
+    decay: float
+    units: Array  # sigma^2 of the anchors
+    least: float  # lower bound of sigma^2
+
+    @classmethod
+    def of(cls, distances: Distances, neighbours: int, decay: float, runner: Threads) -> Decay:
+        """Return the kernel with sigma of the anchors from their distances to each other."""
+        anchors = distances.anchors
+        units, ones = np.empty(len(anchors)), np.ones(len(anchors))
+
+        def look(block: slice) -> None:
+            units[block] = table_kth(distances.cross(anchors[block]), ones, neighbours + 1)
+
+        runner.each(look, row_blocks(len(anchors), WIDE * len(anchors)), "neighbours")
+        least = unit_floor(np.sqrt(units)) ** 2  # a floor for nearly equal points
+        return cls(distances, neighbours, decay, np.maximum(units, least), least)
+
+    @property
+    def anchors(self) -> Array:
+        return self.distances.anchors
+
+    @property
+    def row_entries(self) -> int:
+        return WIDE * len(self.units)
+
+    def nearest(self, Z: Array) -> Array:
+        return self.distances.nearest(Z)
+
+    def look(self, Z: Array) -> Seen:
+        """Return the affinities of each row of Z to the anchors, without negligible ones; at least one for each row."""
+        squared = self.distances.cross(Z)
+        own = table_kth(squared, np.ones(len(self.units)), self.neighbours + 1)
+        own = np.clip(own, self.least, self.units.max())
+        half = self.decay / 2
+        with np.errstate(over="ignore", invalid="ignore"):
+            ratio = squared / np.maximum(own[:, None], self.units)  # -ratio^half >= log K >= -ratio^half - log 2
+            nearest = ratio.min(axis=1)
+            limit = np.maximum((nearest**half - np.log(CUT / 2)) ** (1 / half), nearest)
+        beyond = np.flatnonzero(~np.isfinite(limit))
+        mask = ratio <= limit[:, None]
+        if len(beyond):
+            at = squared[beyond].argmin(axis=1)
+            lost = ~np.isfinite(squared[beyond, at])
+            at[lost] = self.nearest(Z[beyond[lost]]) if lost.any() else at[lost]
+            mask[beyond] = False
+            mask[beyond, at], squared[beyond, at] = True, 0.0
+        rows, index = np.nonzero(mask)
+        kept = squared[rows, index]
+        with np.errstate(over="ignore"):
+            log_weight = np.logaddexp(-((kept / own[rows]) ** half), -((kept / self.units[index]) ** half)) - np.log(2)
+        ptr = np.append(0, np.cumsum(mask.sum(axis=1)))
+        return _cut(Seen(ptr, index, log_weight, kept, beyond))
+
+
+def _cut(seen: Seen) -> Seen:
+    """Leave out weights below ``CUT`` times the largest in their row."""
+    top = np.maximum.reduceat(seen.log_weight, seen.ptr[:-1])
+    rows = seen.rows()
+    keep = seen.log_weight >= top[rows] + np.log(CUT)
+    counts = np.bincount(rows[keep], minlength=len(top))
+    ptr = np.append(0, np.cumsum(counts))
+    return Seen(ptr, seen.index[keep], seen.log_weight[keep], seen.squared[keep], seen.beyond)
+
+
+@dataclass(frozen=True)
+class DecayRule:
+    """p(x, l) = K(x, l) m_l / sum; the support is log sum_l m_l exp(-d^2 / (2 sigma_l^2)) over its anchors."""
+
+    geometry: Decay
+    measure: Array
+
+    @property
+    def row_entries(self) -> int:
+        return self.geometry.row_entries
+
+    def rows(self, Z: Array) -> Rows:
+        seen = self.geometry.look(Z)
+        rows, start, weight = seen.rows(), seen.ptr[:-1], self.measure[seen.index]
+        top = np.maximum.reduceat(seen.log_weight, start)
+        values = weight * np.exp(seen.log_weight - top[rows])
+        total = np.add.reduceat(values, start)
+        log_degree = top + np.log(total)
+        log_mass = log_support(seen, self.geometry.units, weight)
+        log_degree[seen.beyond] = log_mass[seen.beyond] = -np.inf
+        shape = len(Z), len(self.measure)
+        return Rows(csr_array((values / total[rows], seen.index, seen.ptr), shape=shape), log_degree, log_mass)
+
+
+def log_support(seen: Seen, units: Array, weight: Array) -> Array:
+    """Return log sum_l m_l exp(-d^2 / (2 sigma_l^2)), which falls with distance whatever the row's own sigma."""
+    logs = -0.5 * seen.squared / units[seen.index]
+    top = np.maximum.reduceat(logs, seen.ptr[:-1])
+    return top + np.log(np.add.reduceat(weight * np.exp(logs - top[seen.rows()]), seen.ptr[:-1]))
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """The coordinates of the anchors by scaling, in place of eigenfunctions; eigenvalues are those of P."""
+
+    places: Array
+    skip: ClassVar[int] = 1
+    unit_columns: ClassVar[bool] = False
+
+    def rule(self, operator: Operator, geometry: Decay, kernel: Any, eigenvalues: Array) -> DecayRule:
+        return DecayRule(geometry, operator.measure)
+
+    def eigenvalues(self, operator_values: Array) -> Array:
+        return operator_values
+
+    def basis(self, functions: Array, eigenvalues: Array) -> Array:
+        return self.places
+
+    def scale(self, eigenvalues: Array) -> Array:
+        return np.ones(len(eigenvalues))
+
+    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
+        return kept
+
+    def amplification(self, values: Array) -> float:
+        return 1.0  # the weights of a row are positive and sum to 1
+
+    def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
+        return float(np.abs(values[values < 0]).sum() / np.abs(values).sum())
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The diffusion time t, and the layout of the anchors."""
+
+    t: int
+    placed: Layout
+
+
+@dataclass(frozen=True)
+class WalkSums:
+    """Sums over some rows."""
+
+    table: csr_array  # K' diag(m / K 1) K
+    log_mass: Array  # log mass of rows 0, `every`, 2 `every`, ...
+    least: float  # least log mass of all rows
+    entries: int  # number of entries of K
+
+    def join(self, later: WalkSums) -> WalkSums:
+        """Return the sums over these rows and those that follow them."""
+        return WalkSums(
+            csr_array(self.table + later.table),
+            np.append(self.log_mass, later.log_mass),
+            min(self.least, later.least),
+            self.entries + later.entries,
+        )
+
+
+@dataclass(frozen=True)
+class LandmarkWalk:
+    """A function of a block of rows: their part of K' diag(m / K 1) K, and their support."""
+
+    geometry: Decay
+    every: int  # rows 0, `every`, 2 `every`, ... report their log mass
+
+    def __call__(self, points: Array, measure: Array, start: int) -> WalkSums:
+        """Return the sums over a part of the rows, computed in blocks, as a part may be too large for one table."""
+        blocks = row_blocks(len(points), self.geometry.row_entries)
+        return reduce(WalkSums.join, (self.block(points[b], measure[b], start + b.start) for b in blocks))
+
+    def block(self, points: Array, measure: Array, start: int) -> WalkSums:
+        seen = self.geometry.look(np.ascontiguousarray(points, dtype=float))
+        K = csr_array((np.exp(seen.log_weight), seen.index, seen.ptr), shape=(len(points), len(self.geometry.units)))
+        K.data *= np.sqrt(measure / np.maximum(K.sum(axis=1), TINY))[seen.rows()]  # K 1 may underflow
+        log_mass = log_support(seen, self.geometry.units, np.ones(len(seen.index)))
+        log_mass[seen.beyond] = LOG_FLOOR
+        log_mass = np.maximum(log_mass, LOG_FLOOR)
+        return WalkSums(csr_array(K.T @ K), log_mass[-start % self.every :: self.every], float(log_mass.min()), K.nnz)
+
+
+@dataclass(frozen=True)
+class HeatPotential:
+    """The view of PHATE."""
+
+    metric: Any
+    neighbours: int
+    decay: float
+    t: int | None  # diffusion time; None: the knee of the entropy
+    gamma: float
+    classical: bool  # stop at classical scaling
+    given: ClassVar[bool] = False
+    merges_copies: ClassVar[bool] = True
+    streams: ClassVar[bool] = True
+
+    def describe(self) -> str:
+        return f"decay {self.decay:g} in units of neighbour {self.neighbours}"
+
+    def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
+        n = len(anchors.points)
+        check_tables(n)
+        if self.neighbours >= n:
+            raise ValueError(
+                f"n_neighbors={self.neighbours} must be smaller than the number of distinct points, {n}. Lower it"
+                + ("." if n == len(measure) else ", or raise landmarks.")
+            )
+        geometry = Decay.of(self.metric.fit(anchors.points), self.neighbours, self.decay, runner)
+        if holds_every_row(anchors, measure):
+            A, reference, degree = self._among(geometry, anchors.measure, runner)
+        else:
+            A, reference, degree = self._through(geometry, rows, measure, runner)
+            heard = np.flatnonzero(A.diagonal() > 0)
+            if len(heard) < n:  # leave out landmarks to which no row has weight
+                return self.build(rows, anchors.at(heard), measure, needed, runner)
+            anchors = replace(anchors, measure=np.ones(n))
+        operator = replace(Markov(alpha=0.0).fit(A, anchors.measure), runner=runner)
+        found = self._place(operator, anchors, needed, runner)
+        return BuiltProblem(
+            anchors,
+            operator,
+            Scaled(found.placed.places),
+            geometry,
+            None,
+            reference,
+            columns=None,
+            edges=self.describe(),
+            degree=degree,
+            gathered=found,
+        )
+
+    def _among(self, geometry: Decay, measure: Array, runner: Threads) -> tuple[csr_array, Reference, float]:
+        """Return K between the anchors, the reference of their support, and the mean number of entries in a row."""
+        points, n = geometry.anchors, len(measure)
+        blocks = row_blocks(n, geometry.row_entries)
+        seen = _join(list(runner.map(lambda b: geometry.look(points[b]), blocks, "kernel")))
+        logs = -0.5 * seen.squared / geometry.units[seen.index]
+        K, near = (csr_array((np.exp(v), seen.index, seen.ptr), (n, n)) for v in (seen.log_weight, logs))
+        reference = Reference.of(log_mass_without_self(near, measure), np.log(near @ measure), measure)
+        return K, reference, K.nnz / n
+
+    def _through(
+        self, geometry: Decay, rows: Source, measure: Array, runner: Threads
+    ) -> tuple[csr_array, Reference, float]:
+        """Return K' diag(m / K 1) K over the rows, the reference of their support, and the mean entries in a row."""
+        look = LandmarkWalk(geometry, every := 1 + len(rows) // SAMPLED_ROWS)
+        block = block_rows(geometry.row_entries)
+        passed = rows.reduce(look, WalkSums.join, measure=measure, runner=runner, title="landmarks", block=block)
+        reference = Reference.of(passed.log_mass, np.array([passed.least]), measure[::every])
+        return passed.table, reference, passed.entries / len(rows)
+
+    def _place(self, operator: Operator, anchors: Anchors, needed: int, runner: Threads) -> Placement:
+        """Diffuse, compute potentials, and lay the anchors out by scaling of the distances between potentials."""
+        S, root, measure = operator.matrix.toarray(), np.sqrt(operator.stationary), operator.measure
+        t = self.t or spectrum.entropy_time(np.sort(np.abs(eigvalsh(S)))[::-1], trivial=False)
+        S *= root / root[:, None]  # P
+        delta = potential_distances(S, t, self.gamma, measure)
+        if self.classical:
+            places = _smacof.along_axes(_smacof.classical(delta, needed, measure), measure)
+            placed = Layout(places, _smacof.stress(delta, places, measure), 0)
+        else:
+            placed = _smacof.metric(delta, needed, measure, runner)
+        signs = orient(placed.places, measure / measure.sum(), anchors.points)
+        return Placement(t, replace(placed, places=placed.places * signs))
+
+    def concerns(self, report: Any, values: Array, problem: BuiltProblem) -> list[str]:
+        """Return the warnings about this fit."""
+        if report.components == 1:
+            return []
+        return [
+            f"The graph falls into {problem.operator.parts.describe()}: how far they lie apart is read off the floor "
+            f"of {PROBABILITY_FLOOR:g} under the logarithm, not off the data. Raise n_neighbors (now "
+            f"{self.neighbours}) or lower decay (now {self.decay:g})."
+        ]
+
+
+def holds_every_row(anchors: Anchors, measure: Array) -> bool:
+    """Return whether the anchors are all training rows, not a selection."""
+    return anchors.index is not None and bool(np.isclose(anchors.measure.sum(), measure.sum(), rtol=1e-9))
+
+
+def check_tables(n: int) -> None:
+    """Raise MemoryError if tables (n, n) do not fit in memory."""
+    instead = "Solve on some of the points: landmarks='auto' takes 2000."
+    check_fits(TABLES_HELD * 8.0 * n * n, f"Potentials of n = {n} anchors need", instead)
+
+
+def potentials(P: Array, t: int, gamma: float, measure: Array) -> Array:
+    """U = -log(P^t / m + floor) for gamma = 1, else 2 / (1 - gamma) (P^t / m)^((1 - gamma) / 2).
+
+    >>> potentials(np.array([[0.5, 0.5], [0.25, 0.75]]), 1, 0.0, np.ones(2)).round(3).tolist()
+    [[1.414, 1.414], [1.0, 1.732]]
+    """
+    reached = np.linalg.matrix_power(P, t) / measure
+    if gamma == 1:
+        return -np.log(reached + PROBABILITY_FLOOR)
+    return 2 / (1 - gamma) * reached ** ((1 - gamma) / 2)
+
+
+def potential_distances(P: Array, t: int, gamma: float, measure: Array) -> Array:
+    """delta_ij = (sum_l m_l (U_il - U_jl)^2)^(1/2), by a matrix product after centring U."""
+    U = potentials(P, t, gamma, measure)
+    U -= measure @ U / measure.sum()
+    U *= np.sqrt(measure)
+    squared = U @ U.T
+    sizes = squared.diagonal().copy()
+    squared *= -2
+    squared += sizes
+    squared += sizes[:, None]
+    np.fill_diagonal(squared, 0.0)
+    return np.sqrt(np.maximum(squared, 0.0, out=squared), out=squared)
+
+
+def _join(parts: list[Seen]) -> Seen:
+    """Return the blocks of rows stacked into one."""
+    counts = np.concatenate([np.diff(part.ptr) for part in parts])
+    starts = np.append(0, np.cumsum([len(part.ptr) - 1 for part in parts]))
+    index, log_weight, squared = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("index", "log_weight", "squared")
+    )
+    beyond = np.concatenate([part.beyond + start for part, start in zip(parts, starts)])
+    return Seen(np.append(0, np.cumsum(counts)), index, log_weight, squared, beyond)

@@ -1,0 +1,473 @@
+"""The two passes of landmark diffusion over the rows: column sums of the kernel, and the Gram matrix of the landmarks.
+
+Rows are summed in blocks if they are in memory or in files, or in partitions on the workers that hold them (see
+:class:`outfold.data.sources.PartitionedRows`).
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse, vstack
+from scipy.special import gammainc
+
+from .._loops import csr
+from .._runtime.threads import BLOCK_ENTRIES, Threads, block_rows, row_blocks
+from .._runtime.typing import Array
+from ..data.checkpoints import Checkpoint
+from ..data.sources import InMemory, PartitionedRows, Source
+from ..graphs import components
+from ..neighbors import Lists
+from ..neighbors.lists import measure_pairs
+from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
+from .operator import Operator, links, scale_both_sides
+from .problem import NeighborLists
+
+TINY = np.finfo(float).tiny
+LITTLE_SUPPORT = -3.0  # support is little if log(mass / typical mass) is below this: a twentieth of the typical mass
+LEAST_RADIUS = 0.1  # least radius of a landmark's neighbourhood, in units of the median radius
+SEARCHED_ROWS = 1 << 15  # rows of a neighbour search at a time, on each thread
+# A sparse Gram product is computed in blocks of at least GRAM_ROWS rows, and in about GRAM_PARTS blocks or fewer.
+GRAM_ROWS, GRAM_PARTS = 128, 128
+CHUNK_ENTRY_BYTES = 28  # most bytes for an entry of a chunk: column and weight, and both again in the transpose
+CHUNK_SHARE = 0.4  # share of the memory limit that a chunk may take
+PART_MEMORY = 1 << 29  # bytes for a pass over one partition of the rows, on one thread
+GRAM_BYTES = 1 << 26  # bytes of a piece of the Gram matrix, if it is summed in pieces
+SECOND_NEIGHBORS_PER_NEIGHBOR = 5  # second neighbours per neighbour: right for surfaces
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The sums of the first pass over some rows."""
+
+    seen: Array  # (landmarks,): column sums of W, weighted by the measure of the rows
+    log_mass: Array  # log mass of rows 0, `every`, 2 `every`, ...
+    entries: float  # number of entries of W
+    least: float  # least log mass of all rows
+
+    def join(self, later: Sums) -> Sums:
+        """Return the sums over these rows and those that follow them."""
+        return Sums(
+            self.seen + later.seen,
+            np.append(self.log_mass, later.log_mass),
+            self.entries + later.entries,
+            min(self.least, later.least),
+        )
+
+    @classmethod
+    def of(cls, seen: Array, log_mass: Array, entries: int, every: int, start: int) -> Sums:
+        return cls(seen, log_mass[-start % every :: every].copy(), float(entries), float(log_mass.min(initial=np.inf)))
+
+    @classmethod
+    def restore(cls, state: dict[str, Array]) -> Sums:
+        return cls(state["seen"], state["log_mass"], float(state["entries"]), float(state["least"]))
+
+
+@dataclass(frozen=True)
+class FirstPass:
+    """The first pass over one partition of the rows, run on the worker that holds it."""
+
+    passes: Passes  # without rows
+    every: int
+
+    def __call__(self, points: Array, measure: Array, start: int) -> Sums:
+        found = self.passes.over(points, measure).first_sums(self.every, 0, start)
+        return reduce(Sums.join, (sums for _, sums in found))
+
+
+@dataclass(frozen=True)
+class SecondPass:
+    """The second pass over one partition of the rows: pieces of its Gram matrix, all together or one by one."""
+
+    passes: Passes  # without rows
+    gain: Array
+    pieces: list[slice]
+
+    def __call__(self, points: Array, measure: Array, start: int, piece: int | None = None) -> Any:
+        passes = self.passes.over(points, measure)
+        if piece is not None:
+            return passes.gram_piece(self.gain, self.pieces[piece])
+        G = passes.second(self.gain)
+        return tuple(G[rows] for rows in self.pieces) if len(self.pieces) > 1 else G
+
+
+def add_sums(G: Any, part: Any) -> Any:
+    """Return G + part and change neither, because a worker may send the same result again."""
+    return csr_array(G + part) if issparse(G) else G + part
+
+
+class Passes(ABC):
+    """The two passes over the rows; blocks are summed in order, so results do not depend on threads."""
+
+    piecewise = False  # whether pieces of the Gram matrix are computed one by one, to save memory
+
+    def __init__(
+        self,
+        rows: Source,
+        measure: Array,
+        geometry: Any,
+        kernel: Any,
+        runner: Threads,
+        memory: float,
+        checkpoint: Checkpoint,
+    ) -> None:
+        self.rows, self.measure, self.runner = rows, measure, runner
+        self.geometry, self.kernel = geometry, kernel
+        self.memory, self.checkpoint = memory, checkpoint
+        self.kept: NeighborLists | None = None  # landmarks of each row, if they fit in memory
+        self.low = -np.inf  # `PassSums.low`, set by the first pass
+
+    @abstractmethod
+    def _step(self, gram: bool) -> int:
+        """Return the number of rows of a block."""
+
+    @abstractmethod
+    def _walk(self, look: Any, step: int, start: int, title: str) -> Iterator[tuple[slice, Any]]:
+        """Yield the blocks of rows from ``start`` on, each with the result of ``look``, in order."""
+
+    @abstractmethod
+    def _look_first(
+        self, every: int, offset: int, points: Array, measure: Array, start: int, *kept: NeighborLists
+    ) -> Sums:
+        """Return the first sums over the block from ``start`` on; these rows begin at row ``offset`` of the data."""
+
+    @abstractmethod
+    def _look_second(self, gain: Array, points: Array, measure: Array, start: int, *kept: NeighborLists) -> Any:
+        """Return W' diag(m / d) W of a block."""
+
+    @abstractmethod
+    def _landmarks_themselves(self) -> tuple[Array, Array, Array]:
+        """Return p_Y, and the mass a and second moment b of the cut Gaussian at each landmark."""
+
+    @abstractmethod
+    def _restore_gram(self, state: dict[str, Array], count: int) -> Any:
+        """Return the partial Gram matrix of a checkpoint, or an empty one."""
+
+    @abstractmethod
+    def add(self, G: Any, part: Any) -> Any:
+        """Return the sum with one more block; may change G in place."""
+
+    @abstractmethod
+    def gram_piece(self, gain: Array, rows: slice) -> Any:
+        """Return rows ``rows`` of the Gram matrix over all data."""
+
+    @abstractmethod
+    def pieces(self) -> list[slice]:
+        """Return the slices of Gram-matrix rows that are summed together, for partitioned data."""
+
+    @abstractmethod
+    def put_together(self, parts: list[Any]) -> Any:
+        """Return the Gram matrix assembled from its pieces."""
+
+    def first(self) -> tuple[Array, Reference, float]:
+        """Return p_X (landmarks,), the reference of the rows' support, and the mean number of entries in a row."""
+        every, count = 1 + len(self.rows) // SAMPLED_ROWS, len(self.geometry.anchors)
+        state = self._restore("first pass")
+        start = 0 if state is None else int(state.pop("next"))
+        sums = Sums(np.zeros(count), np.empty(0), 0.0, np.inf) if state is None else Sums.restore(state)
+        for block, more in self.first_sums(every, start):
+            sums = sums.join(more)
+            kept = {"next": np.array(block.stop), "landmarks": np.array(count), **asdict(sums)}
+            self.checkpoint.keep("first pass", kept, done=block.stop == len(self.rows))
+        weight = self.measure[::every]
+        reference = Reference.of(sums.log_mass, np.array([sums.least]), weight)
+        hundredth = Reference.of(sums.log_mass, np.array([np.inf]), weight).lowest
+        self.low = max(reference.lowest, min(hundredth, reference.typical + LITTLE_SUPPORT))
+        return sums.seen, reference, float(sums.entries) / len(self.rows)
+
+    def first_sums(self, every: int, start: int, offset: int = 0) -> Iterator[tuple[slice, Sums]]:
+        """Yield blocks from row ``start`` on with their sums; these rows begin at row ``offset`` of the data."""
+        if not self.rows.in_parts:
+            yield from self._walk(partial(self._look_first, every, offset), self._step(gram=False), start, "first pass")
+            return
+        options: Any = {"measure": self.measure, "runner": self.runner, "title": "first pass", "start": start}
+        yield from self.rows.walk(FirstPass(self.alone(), every), Sums.join, **options)
+
+    def alone(self) -> Passes:
+        """Return these passes without rows, to be sent to workers."""
+        alone = copy.copy(self)
+        alone.rows = alone.measure = alone.kept = None  # type: ignore[assignment]
+        alone.runner, alone.memory, alone.checkpoint = Threads(), PART_MEMORY, Checkpoint()
+        return alone
+
+    def over(self, points: Array, measure: Array) -> Passes:
+        """Return these passes over other rows."""
+        there = copy.copy(self)
+        there.rows, there.measure = InMemory(points), measure
+        return there
+
+    def correction(self, seen: Array, alpha: float, total: float) -> tuple[Array, Array]:
+        """Return omega, which undoes the density of rows (of mass ``total``) and of landmarks, and the pace tau."""
+        count = len(seen)
+        if alpha == 0:
+            return np.ones(count), np.ones(count)
+        among, mass, moment = self._landmarks_themselves()
+        omega = (seen / total) ** -2 * (among / count) ** -1 * mass**2 / moment
+        return omega**alpha, (moment / mass) ** alpha
+
+    def second(self, gain: Array) -> Any:
+        """Return W^T diag(m / d) W, d = W gain, gain = omega p_X: G before scaling by sqrt(omega) on both sides."""
+        state = self._restore("second pass") or {"next": np.array(0)}
+        G = self._restore_gram(state, len(gain))
+        for block, part in self.gram_sums(gain, int(state["next"])):
+            G = self.add(G, part)
+            self.checkpoint.keep(
+                "second pass",
+                lambda at=block.stop, so_far=G: _gram_state(so_far, at),
+                done=block.stop == len(self.rows),
+            )
+        return G
+
+    def gram_sums(self, gain: Array, start: int) -> Iterator[tuple[slice, Any]]:
+        """Yield blocks from row ``start`` on with their Gram matrices."""
+        if not isinstance(self.rows, PartitionedRows):
+            yield from self._walk(partial(self._look_second, gain), self._step(gram=True), start, "second pass")
+            return
+        look = SecondPass(self.alone(), gain, pieces := self.pieces())
+        options: Any = {"measure": self.measure, "runner": self.runner, "title": "second pass", "start": start}
+        for block, found in self.rows.walk_pieces(look, add_sums, len(pieces), apart=self.piecewise, **options):
+            yield block, self.put_together(found)
+
+    @staticmethod
+    def operator(G: Any, seen: Array, omega: Array, pace: Array) -> Operator:
+        """Return the operator G_wait, scaled in place. Its top eigenvector is c sqrt(tau), c = sqrt(omega) p_X."""
+        count, gain, root = len(seen), omega * seen, np.sqrt(omega)
+        wait = np.sqrt(pace.min() / pace)
+        scale_both_sides(G, root * wait)
+        if (wait < 1).any():
+            G = _with_diagonal(G, 1 - np.square(wait))
+        stationary = np.square(root * seen / wait)
+        stationary /= stationary.sum()
+        parts = components.find(links(G), stationary)
+        moves = np.square(wait) if (wait < 1).any() else None
+        return Operator("markov", G, 1.0, 2.0, np.ones(count), stationary, parts, gain, seen, pace=moves)
+
+    def _restore(self, stage: str) -> dict[str, Array] | None:
+        """Return the checkpoint of a pass, or None if it has another number of landmarks.
+
+        Landmarks to which no row has weight are left out after the first pass, which then runs again with fewer.
+        """
+        state = self.checkpoint.restore(stage)
+        return state if state is not None and state["landmarks"] == len(self.geometry.anchors) else None
+
+    def affinities(self, Z: Array) -> Any:
+        measured = self.geometry.cross(np.ascontiguousarray(Z))
+        if issparse(measured):
+            measured.data = self.kernel.affinity(measured.data)
+            return measured
+        return self.kernel.affinity(measured)
+
+    @staticmethod
+    def _log_mass(mass: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.maximum(np.log(mass), LOG_FLOOR)
+
+
+def gram_step(landmarks: int) -> int:
+    """Return the rows of a dense product at a time: enough that the sum of products costs little, at most 64 MB."""
+    return max(16, min(2 * landmarks, (1 << 23) // landmarks))
+
+
+class DensePasses(Passes):
+    """Passes in which every row has weight on every landmark; blocks of rows run on several threads."""
+
+    def _step(self, gram: bool) -> int:
+        return gram_step(len(self.geometry.anchors)) if gram else block_rows(self.geometry.row_entries)
+
+    def _walk(self, look: Any, step: int, start: int, title: str) -> Iterator[tuple[slice, Any]]:
+        options: Any = {"measure": self.measure, "runner": self.runner, "title": title, "start": start, "block": step}
+        yield from self.rows.walk(look, add_sums, **options)
+
+    def _look_first(
+        self, every: int, offset: int, points: Array, measure: Array, start: int, *kept: NeighborLists
+    ) -> Sums:
+        W = self.affinities(points)
+        log_mass = self._log_mass(W.sum(axis=1))
+        return Sums.of(W.T @ measure, log_mass, W.size, every, offset + start)
+
+    def _look_second(self, gain: Array, points: Array, measure: Array, start: int, *kept: NeighborLists) -> Array:
+        W = self._over_root_degrees(gain, points, measure)
+        return W.T @ W
+
+    def _over_root_degrees(self, gain: Array, points: Array, measure: Array) -> Array:
+        W = self.affinities(points)
+        d = W @ gain
+        W *= np.sqrt(np.where(d > 0, measure / np.maximum(d, TINY), 0.0))[:, None]  # d = 0: no weight
+        return W
+
+    @property
+    def piecewise(self) -> bool:  # type: ignore[override]
+        return len(self.pieces()) > 1
+
+    def pieces(self) -> list[slice]:
+        return _pieces(count := len(self.geometry.anchors), 8 * count)
+
+    def gram_piece(self, gain: Array, rows: slice) -> Array:
+        """Return rows ``rows`` of the Gram matrix, columns from ``rows.start`` on: the matrix is symmetric."""
+        out = np.zeros((rows.stop - rows.start, len(gain) - rows.start))
+        step = block_rows(len(gain))
+        for block, points in self.rows.blocks(step):
+            W = self._over_root_degrees(gain, points, self.measure[block])
+            out += W[:, rows].T @ W[:, rows.start :]
+        return out
+
+    def put_together(self, parts: list[Array]) -> Array:
+        if len(parts) == 1:
+            return parts[0]
+        G = np.empty((len(self.geometry.anchors),) * 2)
+        for rows, part in zip(self.pieces(), parts):
+            G[rows, rows.start :] = part
+            G[rows.start :, rows] = part.T
+            G[rows, rows] = (part[:, : len(part)] + part[:, : len(part)].T) / 2
+        return G
+
+    def _landmarks_themselves(self) -> tuple[Array, Array, Array]:
+        points = self.geometry.anchors
+        among, whole = np.zeros(len(points)), np.ones(len(points))
+        for block in row_blocks(len(points), self.geometry.row_entries):
+            among += self.affinities(points[block]).sum(axis=0)
+        return among, whole, whole
+
+    def _restore_gram(self, state: dict[str, Array], count: int) -> Array:
+        return state["data"].copy() if "data" in state else np.zeros((count, count))
+
+    def add(self, G: Array, part: Array) -> Array:
+        return np.add(G, part, out=G)
+
+
+def chunk_rows(rows: int, features: int, k: int, memory: float) -> int:
+    """Return the number of rows of a chunk, for rows with k landmarks each."""
+    row = CHUNK_ENTRY_BYTES * k + 3 * 8 * features
+    return int(min(rows, max(1 << 14, CHUNK_SHARE * memory / row)))
+
+
+class NearPasses(Passes):
+    """Passes in which every row has weight on its nearest landmarks; chunks are as large as memory allows.
+
+    In a chunk, rows with the same landmarks are adjacent, so products stay in the cache.
+    """
+
+    def _step(self, gram: bool) -> int:
+        return chunk_rows(*self.rows.shape, self.geometry.k, self.memory)
+
+    def _walk(self, look: Any, step: int, start: int, title: str) -> Iterator[tuple[slice, Any]]:
+        quiet = replace(self.runner, verbose=False)
+        with self.runner.bar(title, len(self.rows)) as bar:
+            bar.update(start)
+            for block, points in self.rows.blocks(step, start):
+                kept = self._find_neighbors(points, bar, quiet) if self.kept is None else self.kept
+                if step == len(self.rows):
+                    self.kept = kept
+                yield block, look(points[kept.order], self.measure[block][kept.order], block.start, kept)
+
+    def _find_neighbors(self, points: Array, bar: Any, runner: Threads) -> NeighborLists:
+        order = self.geometry.search.arrange(points, runner)
+        counts, index, total = np.empty(len(points), np.int64), np.empty(len(points) * self.geometry.k, np.int32), 0
+        for part in row_blocks(len(points), BLOCK_ENTRIES // (SEARCHED_ROWS * runner.workers)):
+            lists = self.geometry.lists(points[order[part]], runner)
+            counts[part] = np.diff(lists.ptr)
+            if total + len(lists.index) > len(index):
+                index = np.append(index, np.empty(max(len(index), len(lists.index)), np.int32))
+            index[total : total + len(lists.index)] = lists.index
+            total += len(lists.index)
+            bar.update(part.stop - part.start)
+        return NeighborLists(order, np.append(0, np.cumsum(counts)), index[:total])
+
+    def _weights(self, points: Array, kept: NeighborLists) -> Array:
+        W = measure_pairs(self.geometry.distances, points, kept.ptr, kept.index, self.runner).squared
+        self.runner.run(lambda part: self.kernel.affinity(W[part]), row_blocks(len(W), 4))
+        return W
+
+    def _look_first(
+        self, every: int, offset: int, points: Array, measure: Array, start: int, *kept: NeighborLists
+    ) -> Sums:
+        (lists,) = kept
+        W = self._weights(points, lists)
+        sums, mass = np.zeros(len(self.geometry.anchors)), np.empty(len(lists.order))
+        csr.sums_both_ways(lists.ptr, lists.index, W, measure, sums, mass)
+        log_mass = np.empty(len(mass))
+        log_mass[lists.order] = self._log_mass(mass)
+        return Sums.of(sums, log_mass, len(W), every, offset + start)
+
+    def pieces(self) -> list[slice]:
+        count = len(self.geometry.anchors)
+        return _pieces(count, 12 * min(count, SECOND_NEIGHBORS_PER_NEIGHBOR * self.geometry.k))
+
+    def gram_piece(self, gain: Array, rows: slice) -> csr_array:
+        return self.second(gain)[rows]
+
+    def put_together(self, parts: list[csr_array]) -> csr_array:
+        return parts[0] if len(parts) == 1 else csr_array(vstack(parts))
+
+    def _look_second(self, gain: Array, points: Array, measure: Array, start: int, *kept: NeighborLists) -> csr_array:
+        (lists,) = kept
+        W = self._weights(points, lists)
+        self.runner.run(
+            lambda part: csr.over_root_degrees(lists.ptr, lists.index, W, gain, measure, part.start, part.stop),
+            row_blocks(len(lists.order), 64),
+        )
+        return gram(lists.ptr, lists.index, W, len(self.geometry.anchors), self.runner)
+
+    def _landmarks_themselves(self) -> tuple[Array, Array, Array]:
+        lists = self.geometry.lists(self.geometry.anchors, self.runner)
+        last = lists.squared[lists.ptr[1:] - 1]
+        W = self.kernel.affinity(lists.squared.copy())
+        among = np.bincount(lists.index, weights=W, minlength=len(last))
+        if self.geometry.k == len(last):  # nothing is cut off
+            return among, np.ones(len(last)), np.ones(len(last))
+        last = np.maximum(last, LEAST_RADIUS**2 * np.median(last))  # copies of a landmark may have radius 0
+        half, cut = local_dimension(lists) / 2, last / (2 * self.kernel.bandwidth.epsilon)
+        return among, *(np.maximum(gammainc(power, cut), TINY) for power in (half, half + 1))
+
+    def _restore_gram(self, state: dict[str, Array], count: int) -> Any:
+        return csr_array((state["data"], state["indices"], state["indptr"]), (count,) * 2) if "data" in state else None
+
+    def add(self, G: Any, part: csr_array) -> csr_array:
+        return part if G is None else csr_array(G + part)
+
+
+def _pieces(rows: int, row_bytes: int) -> list[slice]:
+    """Return slices of rows, each of about ``GRAM_BYTES``."""
+    count = -(-rows * row_bytes // GRAM_BYTES)
+    step = -(-rows // count)
+    return [slice(at, min(at + step, rows)) for at in range(0, rows, step)]
+
+
+def local_dimension(lists: Lists) -> float:
+    """Return the intrinsic dimension by the growth of neighbour distances, 1 / mean log(r_k / r_j).
+
+    Levina and Bickel (2004).
+    """
+    last = np.repeat(lists.squared[lists.ptr[1:] - 1], np.diff(lists.ptr))
+    apart = (lists.squared > 0) & (lists.squared < last)
+    return 2 / float(np.log(last[apart] / lists.squared[apart]).mean()) if apart.any() else 1.0
+
+
+def _with_diagonal(G: Any, more: Array) -> Any:
+    """Return G with ``more`` added to its diagonal, whose entries are all stored."""
+    if not issparse(G):
+        G[np.diag_indices(len(G))] += more
+        return G
+    G.setdiag(G.diagonal() + more)
+    return G
+
+
+def gram(ptr: Array, index: Array, data: Array, columns: int, runner: Threads) -> csr_array:
+    """Return W'W of a CSR matrix, computed on several threads; exactly symmetric, with sorted columns."""
+    back = csr.transpose(ptr, index, data, columns)
+    step = max(GRAM_ROWS, columns // GRAM_PARTS)
+    blocks = [slice(a, min(a + step, columns)) for a in range(0, columns, step)]
+    found = list(runner.map(lambda b: csr.gram_rows(*back, ptr, index, data, b.start, b.stop), blocks, "products"))
+    counts, indices, values = (np.concatenate([part[at] for part in found]) for at in range(3))
+    return csr_array((values, indices, np.append(0, np.cumsum(counts))), shape=(columns, columns))
+
+
+def _gram_state(G: Any, done: int) -> dict[str, Array]:
+    state = {"data": G.data, "indices": G.indices, "indptr": G.indptr} if issparse(G) else {"data": G}
+    return {"next": np.array(done), "landmarks": np.array(G.shape[0]), **state}

@@ -1,0 +1,39 @@
+"""Functions that read the tables of numbers that quality is measured on, in memory or in partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._runtime.typing import Array
+from ..data.sources import InMemory, Source, open_parts
+from ..distances import LARGEST_ENTRY
+
+
+def read_table(name: str, values: Any) -> Source:
+    """Return a table of numbers; in memory they must be finite, with finite squares. One column is a table too."""
+    parts = open_parts(values, column=True)
+    if parts is not None:  # the numbers of a partition are checked when it is read
+        _check_shape(name, parts.shape)
+        return parts
+    table = np.asarray(values, dtype=float)
+    table = table[:, None] if table.ndim == 1 else table
+    _check_shape(name, table.shape)
+    bad = len(table) - int(np.isfinite(table).all(axis=1).sum())
+    if bad:
+        raise ValueError(f"{bad} of {len(table)} rows of {name} hold NaN or infinity: leave them out.")
+    if np.abs(table).max() > LARGEST_ENTRY:
+        raise ValueError(f"Squared distances overflow: {name} reaches {np.abs(table).max():.1e}. Rescale it.")
+    return InMemory(np.ascontiguousarray(table))
+
+
+def _check_shape(name: str, shape: tuple[int, ...]) -> None:
+    if len(shape) != 2 or not min(shape):
+        raise ValueError(f"{name} must be a table of rows and columns, none of them 0; its shape is {shape}.")
+
+
+def take_rows(source: Source, index: Array) -> Array:
+    """Return the rows of an index, in the order of the index; negative numbers count from the end."""
+    wanted, back = np.unique(np.where(index < 0, index + len(source), index), return_inverse=True)
+    return source.take(wanted)[back]

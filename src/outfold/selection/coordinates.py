@@ -1,0 +1,246 @@
+"""Selection of the coordinates that are new directions, by local linear regression of each on the earlier ones."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._runtime.ownership import freeze
+from .._runtime.threads import Threads, row_blocks
+from .._runtime.typing import Array
+from ..data.sources import map_rows
+from ..distances import Metric
+from ..methods.base import TakesCollections
+from .dimension import draw_rows, table_of_rows
+
+if TYPE_CHECKING:
+    pass
+SLOPE_RIDGE = 1e-6  # relative to the variance: one neighbour in reach of a row does not determine a slope
+LEAST_RESIDUAL = 0.4  # default threshold: coordinates with a larger residual are new directions
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``Tuning`` and ``tune`` on first use: ``tuning`` imports the methods, and they import this module."""
+    if name in ("Tuning", "tune"):
+        return getattr(import_module(".tuning", __package__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# -- which eigenvectors --------------------------------------------------------------------
+
+
+def residuals(
+    eigenvectors: Any,
+    *,
+    scale: float = 1 / 3,
+    standardize: bool = True,
+    rows: int = 2000,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+) -> Array:
+    """Return the part of each eigenvector that earlier ones do not explain: near 1 a new direction, near 0 a harmonic.
+
+    psi_k(i) is predicted by a linear regression on psi_1 .. psi_k-1 over the other rows j, weighted by
+    ``exp(-|Psi_i - Psi_j|^2 / h^2)``, h = scale * median distance, Psi = (psi_1, ..., psi_k-1), with a ridge of 1e-6 of
+    the variance of Psi on the slopes. Then
+    r_k^2 = sum_i (psi_k(i) - prediction)^2 / sum_i (psi_k(i) - mean)^2 and r_1 = 1 (Dsilva, Talmon, Coifman and
+    Kevrekidis, 2018).
+
+    Parameters
+    ----------
+    eigenvectors : array of shape (n, k), or a Dask collection
+        In the order of their eigenvalues.
+    scale : float > 0
+        The bandwidth h relative to the median distance; 1/3 in the paper.
+    standardize : bool
+        Scale columns to variance 1 first, as eigenvectors have it: the weights lambda^t of an embedding then do not
+        count.
+    rows : int
+        A random sample of ``rows`` rows is used if there are more.
+    random_state : int, RandomState or None
+    n_jobs : int or None
+
+    >>> x = np.random.default_rng(0).uniform(size=(500, 2))
+    >>> residuals(np.cos(np.pi * np.column_stack([x[:, 0], 2 * x[:, 0], x[:, 1]]))).round(2).tolist()
+    [1.0, 0.07, 1.0]
+    """
+    if not scale > 0 or not np.isfinite(scale):
+        raise ValueError(f"scale={scale!r} must be a positive number.")
+    if rows < 2:
+        raise ValueError(f"rows={rows} is too few: a regression needs 2 rows at least.")
+    eigenvectors = draw_rows(eigenvectors, rows, rows, random_state)
+    vectors = table_of_rows("eigenvectors", eigenvectors, least=2)
+    if len(vectors) > rows:
+        vectors = vectors[np.sort(check_random_state(random_state).permutation(len(vectors))[:rows])]
+    vectors = vectors - vectors.mean(axis=0)
+    spread = np.sqrt((vectors**2).mean(axis=0))
+    largest = max(float(spread.max()), np.finfo(float).tiny)
+    constant = spread <= 1e-12 * largest
+    vectors = vectors / (np.where(constant, 1.0, spread) if standardize else largest)
+    found = np.ones(vectors.shape[1])
+    runner = Threads(n_jobs)
+    for k in range(1, vectors.shape[1]):
+        if constant[k]:
+            found[k] = 0.0
+            continue
+        left = vectors[:, k] - _predict(vectors[:, :k], vectors[:, k], scale, runner)
+        found[k] = np.sqrt((left**2).sum() / (vectors[:, k] ** 2).sum())
+    return found
+
+
+def _predict(known: Array, wanted: Array, scale: float, runner: Threads) -> Array:
+    """Return the value of each row, predicted by a weighted linear regression over the other rows."""
+    n, k = known.shape
+    distances = Metric().fit(np.ascontiguousarray(known))
+    squared = distances.gram(runner)
+    width = _width(squared, scale)
+    pair = np.triu_indices(k)
+    moments = np.column_stack(
+        [np.ones(n), wanted, known, known * wanted[:, None], known[:, pair[0]] * known[:, pair[1]]]
+    )
+    ridge = SLOPE_RIDGE * float((known**2).mean(axis=0).sum()) * np.eye(k)
+
+    def of(block: slice) -> Array:
+        logs = squared[block] / -(width**2)
+        at = np.arange(block.start, block.stop)
+        logs[np.arange(len(at)), at] = -np.inf  # leave-one-out: a row does not predict itself
+        logs -= logs.max(axis=1, keepdims=True)
+        sums = np.exp(logs) @ moments
+        sums /= sums[:, :1]
+        value, centre, cross = sums[:, 1], sums[:, 2 : 2 + k], sums[:, 2 + k : 2 + 2 * k]
+        second = np.empty((len(at), k, k))
+        second[:, pair[0], pair[1]] = second[:, pair[1], pair[0]] = sums[:, 2 + 2 * k :]
+        second += ridge - centre[:, :, None] * centre[:, None, :]
+        slope = np.linalg.solve(second, (cross - centre * value[:, None])[:, :, None])[:, :, 0]
+        return value + ((known[block] - centre) * slope).sum(axis=1)
+
+    return np.concatenate(list(runner.map(of, row_blocks(n, n), "regressions")))
+
+
+def _width(squared: Array, scale: float) -> float:
+    """Return scale * the median distance between rows, without distances of 0 if that median is 0 (copies)."""
+    lengths = np.sqrt(squared[np.triu_indices(len(squared), 1)])
+    lengths = lengths[lengths > 0] if np.median(lengths) == 0 else lengths
+    return scale * float(np.median(lengths)) if len(lengths) else 1.0
+
+
+class LocalLinearSelection(TakesCollections, SelectorMixin, BaseEstimator):
+    """Select the coordinates of an embedding that are not functions of earlier ones.
+
+    The criterion is :func:`residuals`: r_k near 1 is a new direction, near 0 a harmonic of earlier ones (on a strip of
+    length a, cos(2 pi x / a) is a function of cos(pi x / a)). Use it in a pipeline after any method that computes more
+    components than you need.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        How many to select: those with the largest residuals. Pass the intrinsic dimension if that many coordinates
+        suffice.
+    threshold : float between 0 and 1, optional
+        Select those with a larger residual; 0.4 if neither parameter is set. With both parameters, at most
+        ``n_components`` of them.
+    scale, standardize, rows, random_state, n_jobs :
+        As in :func:`residuals`.
+
+    Attributes
+    ----------
+    residuals_ : array of shape (n_features,)
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from outfold import DiffusionMaps
+    >>> strip = np.random.default_rng(0).uniform(size=(600, 2)) * [3.2, 1]
+    >>> pipeline = make_pipeline(DiffusionMaps(6), LocalLinearSelection(2)).fit(strip)
+    >>> pipeline[-1].get_support(indices=True).tolist()
+    [0, 3]
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        threshold: float | None = None,
+        scale: float = 1 / 3,
+        standardize: bool = True,
+        rows: int = 2000,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.threshold = threshold
+        self.scale = scale
+        self.standardize = standardize
+        self.rows = rows
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Compute the residuals of the columns of an embedding.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_coordinates), in the order of the eigenvalues
+            From a Dask collection ``rows`` rows are drawn at random; ``transform`` then returns a lazy collection.
+        y : ignored
+        """
+        drawn = draw_rows(X, self.rows, self.rows, self.random_state)
+        names = getattr(X, "columns", None) if drawn is not X else None
+        X = validate_data(self, drawn, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        if names is not None:
+            self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+        wanted, least = self.n_components, self.threshold
+        if wanted is not None and not 1 <= wanted <= X.shape[1]:
+            raise ValueError(f"n_components={wanted} must be 1 to {X.shape[1]}, as many as there are coordinates.")
+        if least is not None and not 0 <= least < 1:
+            raise ValueError(f"threshold={least!r} must be >= 0 and below 1, which is the residual of the first.")
+        self.residuals_ = residuals(
+            X,
+            scale=self.scale,
+            standardize=self.standardize,
+            rows=self.rows,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+        )
+        kept = np.zeros(len(self.residuals_), dtype=bool)
+        first = np.append(np.inf, self.residuals_[1:])  # always select the first: residuals of noise may exceed its 1
+        kept[np.argsort(-first, kind="stable")[:wanted]] = True
+        if least is not None or wanted is None:
+            kept &= self.residuals_ > (LEAST_RESIDUAL if least is None else least)
+        self._kept = kept
+        freeze(self)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected coordinates; for a Dask collection, a lazy collection.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_coordinates)
+        """
+        if self._collection(X) is None:
+            return super().transform(X)
+        self._check_container()
+        kept = self.get_support(indices=True)
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {X.shape[1]} columns, but the fit had {self.n_features_in_} coordinates.")
+        return X[[X.columns[at] for at in kept]] if hasattr(X, "columns") else X[:, kept]
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Return all coordinates, with 0 for those that were not selected; for a Dask collection, a lazy array.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, selected coordinates)
+        """
+        return map_rows(super().inverse_transform, X, len(self._get_support_mask()))
+
+    def _get_support_mask(self) -> Array:
+        check_is_fitted(self, "residuals_")
+        return self._kept

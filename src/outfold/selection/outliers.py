@@ -1,0 +1,95 @@
+"""A transformer that removes rows with few neighbours."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import neighbors
+from .._runtime.ownership import freeze, own
+from .._runtime.threads import Threads
+from .._runtime.typing import Array
+from ..data.sources import require_in_memory
+from ..distances import Metric
+from ..methods import parameters
+
+
+class RemoveOutliers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Leave out the rows with fewer than ``min_neighbors`` training rows within ``radius``.
+
+    ``transform`` applies the same rule to training rows and to new rows. A row does not count as its own neighbour;
+    copies of it do. ``mask(X)`` says which rows stay, for other arrays with the same rows as X.
+
+    Parameters
+    ----------
+    min_neighbors : int
+        How many neighbours a row needs.
+    radius : float or "auto"
+        How near they must be; "auto" is three times the median distance to the ``min_neighbors``-th
+        neighbour.
+    metric : name, callable or Metric
+
+    Attributes
+    ----------
+    radius_ : float
+    mask_ : array of shape (n_samples,)
+        True for the training rows that stay.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.vstack([np.random.default_rng(0).uniform(size=(50, 2)), [[9.0, 0.0]]])
+    >>> RemoveOutliers().fit_transform(X).shape
+    (50, 2)
+    """
+
+    def __init__(self, min_neighbors: int = 3, *, radius: Any = "auto", metric: Any = "euclidean") -> None:
+        self.min_neighbors = min_neighbors
+        self.radius = radius
+        self.metric = metric
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Choose the radius and store the training rows."""
+        needed = parameters.count("min_neighbors", self.min_neighbors)
+        X = validate_data(self, require_in_memory(X), dtype=float, ensure_min_samples=2)
+        if needed >= len(X):
+            raise ValueError(f"min_neighbors={needed} must be smaller than the number of rows, n = {len(X)}. Lower it.")
+        self.search_ = neighbors.build(Metric.of(self.metric).fit(own(X)), "auto")
+        if isinstance(self.radius, str):
+            parameters.one_of("radius", self.radius, ("auto",))
+            self.radius_ = 3 * self._typical(X, needed)
+        else:
+            self.radius_ = parameters.number("radius", self.radius, low=0.0, open_low=True)
+        self.mask_ = self._count(X) - 1 >= needed
+        freeze(self)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Array:
+        """Fit, and return the training rows that stay."""
+        return np.asarray(validate_data(self.fit(X), X, reset=False, dtype=float))[self.mask_]
+
+    def mask(self, X: Any) -> Array:
+        """Return True for each row with enough training rows within the radius (a row is not its own neighbour)."""
+        check_is_fitted(self)
+        X = validate_data(self, require_in_memory(X), reset=False, dtype=float)
+        lists = self.search_.closest(X, 1, Threads())
+        itself = lists.squared[lists.ptr[:-1]] == 0
+        return self._count(X) - itself >= self.min_neighbors
+
+    def transform(self, X: Any) -> Array:
+        """Return the rows that stay."""
+        kept = self.mask(X)
+        return np.asarray(X, dtype=float)[kept]
+
+    def _count(self, X: Array) -> Array:
+        lists = self.search_.within(X, np.full(len(X), self.radius_), None, Threads())
+        near = lists.select(lists.squared <= self.radius_**2)
+        return np.diff(near.ptr)
+
+    def _typical(self, X: Array, k: int) -> float:
+        lists = self.search_.closest(X, k + 1, Threads())
+        radius = float(np.sqrt(np.median(lists.squared[np.minimum(lists.ptr[:-1] + k, lists.ptr[1:] - 1)])))
+        return radius if radius > 0 else float(np.sqrt(lists.squared.max()))

@@ -1,0 +1,125 @@
+"""The Lanczos method, with a Chebyshev filter for large sparse operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._loops import csr
+from .._runtime.threads import blas_threads, row_blocks
+from .._runtime.typing import Array
+from ..operators.operator import Operator
+from ._two_grid import highest
+from .session import Session, arpack_pairs, ritz_pairs, starting_block
+
+FILTERED_FROM = 20_000  # sparse matrices with more rows are filtered by a Chebyshev polynomial
+
+
+@dataclass(frozen=True)
+class Lanczos:
+    """Implicitly restarted Lanczos (ARPACK) on the deflated operator. ``tol=0`` is machine precision.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import s_curve
+    >>> X, _ = s_curve(300, random_state=0)
+    >>> maps = DiffusionMaps(n_neighbors=20, solver=Lanczos(tol=1e-10)).fit(X)
+    >>> maps.report_.solver, bool(maps.report_.residual < 1e-6)
+    ('lanczos', True)
+    """
+
+    tol: float = 0.0
+    max_iterations: int | None = None
+    complete = False
+
+    def start(self, operator: Operator) -> Session:
+        return _LanczosSession(operator, self.tol, self.max_iterations)
+
+
+@dataclass(frozen=True)
+class _LanczosSession:
+    operator: Operator
+    tol: float
+    max_iterations: int | None
+
+    @cached_property
+    def filter(self) -> _Filter | None:
+        """Return the filter for a large sparse matrix, else None.
+
+        There, orthogonalising the Krylov basis costs more than the products with the matrix.
+        """
+        operator = self.operator
+        if not operator.sparse or operator.kind != "markov" or operator.size <= FILTERED_FROM:
+            return None
+        return _Filter.of(operator)
+
+    def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
+        n, spread = self.operator.size, self.operator.spread
+        if self.filter is not None:
+            found = self.filter.top(known, count, max(self.tol, 1e-10) if rough is None else 1e-2, self.max_iterations)
+            if found[0].min() > self.filter.cut:  # below `cut` the filter does not preserve the order of eigenvalues
+                return found
+        tol = self.tol if rough is None else rough / max(abs(self.operator.top), spread / 2)
+        with self.operator.runner.ticker("solving", " products") as bar:
+
+            def product(v: Array) -> Array:
+                bar.update()
+                v = v.reshape(n, -1)
+                return self.operator.matmat(v) - spread * (known @ (known.T @ v))
+
+            return arpack_pairs(
+                product, known, count, tol, self.max_iterations, guess=starting_block(self.operator, known)
+            )
+
+
+@dataclass(frozen=True)
+class _Filter:
+    """Lanczos on T_m(S), the Chebyshev polynomial that is small up to ``cut`` and grows above it.
+
+    Its Krylov basis is m times shorter than that of S, for about the same number of products with S.
+    """
+
+    operator: Operator
+    low: float  # lower bound on the spectrum of S
+    cut: float
+    degree: int
+
+    @classmethod
+    def of(cls, operator: Operator) -> _Filter | None:
+        low = operator.top - highest(operator, np.ones((operator.size, 1)))
+        cut = operator.top - 4 * operator.crowding()
+        if cut <= (low + operator.top) / 2:
+            return None
+        rate = np.arccosh(1 + 2 * (operator.top - cut) / (cut - low))  # T_m grows by exp(rate) at the top per degree
+        return cls(operator, low, cut, int(np.clip(round(2.5 / rate), 1, 12)))
+
+    def top(self, known: Array, count: int, tol: float, most: int | None) -> tuple[Array, Array]:
+        with blas_threads(1), self.operator.runner.ticker("solving", " polynomials") as bar:
+
+            def product(v: Array) -> Array:
+                bar.update()
+                v = v.ravel()
+                v = self._polynomial(v - known @ (known.T @ v))
+                return v - known @ (known.T @ v)
+
+            guess = starting_block(self.operator, known)
+            return ritz_pairs(self.operator, arpack_pairs(product, known, count, tol, most, extra=10, guess=guess)[1])
+
+    def _polynomial(self, v: Array) -> Array:
+        S, middle, half = self.operator.matrix, (self.cut + self.low) / 2, (self.cut - self.low) / 2
+        blocks = row_blocks(len(v), 16)
+        before, now = v, v
+        for k in range(self.degree):
+            scale, minus, out = (1 if k == 0 else 2) / half, float(k > 0), np.empty(len(v))
+            self.operator.runner.run(_three_terms(S, now, before, scale, middle, minus, out), blocks)
+            before, now = now, out
+        return now
+
+
+def _three_terms(S: Any, now: Array, before: Array, scale: float, middle: float, minus: float, out: Array) -> Any:
+    def fill(block: slice) -> None:
+        csr.three_terms(S.indptr, S.indices, S.data, now, before, scale, middle, minus, out, block.start, block.stop)
+
+    return fill

@@ -1,0 +1,140 @@
+"""Loops over sparse rows against the same code uncompiled and against SciPy."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from catalogue import pattern, sparse_matrix
+from outfold._loops import csr
+
+seeds = st.integers(0, 10**6)
+
+
+@given(seeds)
+def test_transpose_and_union(seed):
+    ptr, index, matrix = pattern(seed)
+    turned = csr_array(matrix.T)
+    turned.sort_indices()
+    for loop in (csr.transpose_pattern, csr.transpose_pattern.plain):
+        got = loop(ptr, index, 9)
+        assert np.array_equal(got[0], turned.indptr)
+        assert np.array_equal(got[1], turned.indices)
+    other_ptr, other, second = pattern(seed + 1)
+    both = csr_array(abs(matrix) + abs(second))
+    both.sort_indices()
+    for loop in (csr.union_rows, csr.union_rows.plain):
+        got = loop(ptr, index, other_ptr, other)
+        assert np.array_equal(got[0], both.indptr)
+        assert np.array_equal(got[1], both.indices)
+
+
+@given(seeds)
+def test_aggregates_cover_and_hang_together(seed):
+    from scipy.sparse.csgraph import connected_components
+
+    graph = sparse_matrix(seed, 40, 40, 0.08)
+    graph = csr_array(graph + graph.T)
+    for loop in (csr.aggregate, csr.aggregate.plain):
+        labels, count = loop(graph.indptr, graph.indices, graph.data, 0.1)
+        assert set(labels) == set(range(count))
+    for label in range(count):
+        members = np.flatnonzero(labels == label)
+        assert connected_components(graph[members][:, members], directed=False)[0] == 1
+
+
+@given(seeds, st.sampled_from([np.float64, np.float32]), st.sampled_from([1, 7, 8, 19]))
+def test_times_block_in_either_precision_and_any_width(seed, dtype, width):
+    matrix = sparse_matrix(seed, 12, 9, 0.3).astype(dtype)
+    V = np.random.default_rng(seed).normal(size=(9, width)).astype(dtype)
+    for loop in (csr.times_block, csr.times_block.plain):
+        out = np.empty((12, width), dtype)
+        loop(matrix.indptr, matrix.indices, matrix.data, V, out, 0, 12)
+        np.testing.assert_allclose(out, matrix @ V, atol=100 * np.finfo(dtype).eps)
+
+
+@given(seeds)
+def test_steps_of_relaxation_and_of_a_recurrence(seed):
+    rng = np.random.default_rng(seed)
+    S = sparse_matrix(seed, 12, 12, 0.3)
+    V, R, onto = rng.normal(size=(3, 12, 16))
+    gain = rng.uniform(size=12)
+    expected = 0.3 * V + gain[:, None] * (R - 1.5 * V + S @ V) + 0.7 * onto
+    for loop in (csr.smooth, csr.smooth.plain):
+        out = np.empty((12, 16))
+        for low in (0, 5):
+            stop = 5 if low == 0 else 12
+            loop(S.indptr, S.indices, S.data, 1.5, V, R, 0.3, gain, onto, 0.7, out, low, stop)
+        np.testing.assert_allclose(out, expected, atol=1e-13)
+    v, u = rng.normal(size=(2, 12))
+    for loop in (csr.three_terms, csr.three_terms.plain):
+        out = np.empty(12)
+        loop(S.indptr, S.indices, S.data, v, u, 2.5, 0.4, 1.0, out, 0, 12)
+        np.testing.assert_allclose(out, 2.5 * (S @ v - 0.4 * v) - u, atol=1e-13)
+
+
+@given(seeds)
+def test_times_sparse(seed):
+    A, B = sparse_matrix(seed, 12, 9, 0.5), sparse_matrix(seed + 1, 9, 40, 0.6)
+    for loop in (csr.times_sparse, csr.times_sparse.plain):
+        parts = [loop(A.indptr, A.indices, A.data, B.indptr, B.indices, B.data, 40, a, b) for a, b in ((0, 1), (1, 12))]
+        counts, index, values = (np.concatenate(c) for c in zip(*parts))
+        found = csr_array((values, index, np.append(0, np.cumsum(counts))), shape=(12, 40))
+        np.testing.assert_allclose(found.toarray(), (A @ B).toarray(), atol=1e-14)
+
+
+@given(seeds, st.integers(1, 4))
+def test_largest_in_rows(seed, keep):
+    ptr, _, matrix = pattern(seed)
+    sums = np.random.default_rng(seed).uniform(1, 2, 12)
+    for loop in (csr.largest_in_rows, csr.largest_in_rows.plain):
+        values = matrix.data.copy()
+        loop(ptr, values, keep, sums, 0, 12)
+        for i in range(12):
+            row, before = values[ptr[i] : ptr[i + 1]], matrix.data[ptr[i] : ptr[i + 1]]
+            if len(row):
+                kept = np.sort(np.argsort(-before)[:keep])
+                assert np.array_equal(np.flatnonzero(row), kept)
+                np.testing.assert_allclose(row[kept], before[kept] * sums[i] / before[kept].sum())
+
+
+@given(seeds)
+def test_passes_over_a_graph(seed):
+    rng = np.random.default_rng(seed)
+    ptr, index, matrix = pattern(seed, 12, 12)
+    limits, weights, n = rng.uniform(size=12), rng.uniform(0.5, 2, 12), 12
+    rows = np.repeat(np.arange(n), np.diff(ptr))
+    dense = matrix.toarray()
+    within = csr_array(np.where(dense <= limits[:, None], dense, 0).T)
+    within.sort_indices()
+    for loop in (csr.transpose_within, csr.transpose_within.plain):
+        got = loop(ptr, index, matrix.data, limits, n)
+        assert np.array_equal(got[0], within.indptr)
+        assert np.array_equal(got[1], within.indices)
+    off = dense - np.diag(np.diagonal(dense))
+    for loop in (csr.off_diagonal_sums, csr.off_diagonal_sums.plain):
+        np.testing.assert_allclose(loop(ptr, index, matrix.data, weights), off @ weights, atol=1e-14)
+    for loop in (csr.scale_rows_and_columns, csr.scale_rows_and_columns.plain):
+        data = matrix.data.copy()
+        loop(ptr, index, data, weights, 0, n)
+        np.testing.assert_allclose(data, matrix.data * weights[rows] * weights[index])
+    full = ptr[1:] > ptr[:-1]
+    for loop in (csr.reaching, csr.reaching.plain):
+        out = np.empty(n)
+        loop(ptr, index, matrix.data, weights, 2.0, out, 0, n)
+        for i in np.flatnonzero(full):
+            held = np.cumsum(weights[index[ptr[i] : ptr[i + 1]]])
+            assert out[i] == matrix.data[ptr[i] + min(np.searchsorted(held, 2.0), len(held) - 1)]
+
+
+@given(seeds, st.sampled_from([0.02, 0.05, 0.1]))
+def test_connected_labels_are_the_components(seed, density):
+    from scipy.sparse.csgraph import connected_components
+
+    graph = sparse_matrix(seed, 40, 40, density)
+    graph = csr_array(graph + graph.T)
+    for loop in (csr.label_components, csr.label_components.plain):
+        labels = loop(graph.indptr, graph.indices)
+        count, expected = connected_components(graph, directed=False)
+        assert labels.max() + 1 == count
+        assert np.array_equal(labels, expected)

@@ -1,0 +1,73 @@
+"""Fits of parts: errors are those of folds fitted anew, and of samples."""
+
+import numpy as np
+import pytest
+from scipy.linalg import orthogonal_procrustes
+from sklearn.base import clone
+
+from catalogue import quietly
+from functions import FEW, RUNNER, X
+from outfold import ClassicalMDS, DiffusionMaps, LocallyLinearEmbedding, datasets
+from outfold.bandwidths import Fixed
+from outfold.data.sources import InMemory
+from outfold.engine import cross_fit
+from outfold.engine.fit import fit_recipe
+from outfold.exceptions import SpectrumWarning
+from outfold.extensions import Auto
+
+
+@pytest.mark.parametrize(
+    "method",
+    [DiffusionMaps(2, epsilon=0.4), DiffusionMaps(2), ClassicalMDS(2), LocallyLinearEmbedding(2, n_neighbors=8)],
+    ids=["diffusion", "diffusion with a found epsilon", "mds", "lle"],
+)
+def test_the_errors_are_those_of_folds_fitted_anew(method):
+    """By hand: fit the rest, align over the rest, look at the held-out rows."""
+    model = quietly(clone(method).set_params(extension=Auto(folds=3, candidates=FEW)).fit, X)
+    whole = model.embedding_
+    spread = ((whole - whole.mean(axis=0)) ** 2).sum() / len(X)
+    sample = cross_fit.Sample(X, np.ones(len(X)), whole, False)
+    recipe = cross_fit.alone(method._recipe(), 2, model.report_.epsilon)
+    squares, held = [], []
+    for fold in cross_fit.folds(sample, recipe, 3, RUNNER):
+        rest = np.setdiff1d(np.arange(len(X)), fold.held)
+        held += list(fold.held)
+        squares.append([])
+        for spec in FEW:
+            part = clone(method).set_params(extension=spec)
+            if isinstance(method, DiffusionMaps):
+                part.set_params(epsilon=model.epsilon_)
+            part = quietly(part.fit, X[rest])
+            moving, fixed = part.embedding_, whole[rest]
+            shrink = np.sqrt(len(rest) / len(X)) if isinstance(method, LocallyLinearEmbedding) else 1.0
+            turn, _ = orthogonal_procrustes(moving - moving.mean(axis=0), fixed - fixed.mean(axis=0))
+            places = quietly(part.transform, X[fold.held])
+            moved = shrink * (places - moving.mean(axis=0)) @ turn + fixed.mean(axis=0)
+            squares[-1].append(((moved - whole[fold.held]) ** 2).sum(axis=1).mean())
+    assert sorted(held) == list(range(len(X)))  # every row once
+    expected = np.exp(np.log(np.sqrt(np.array(squares) / spread)).mean(axis=0))
+    found = {row.extension: row.error for row in model.report_.candidates}
+    np.testing.assert_allclose([found[spec] for spec in FEW], expected, rtol=1e-6)
+
+
+def test_parts_that_cannot_be_fitted_leave_nystrom_and_a_note():
+    method = LocallyLinearEmbedding(2, n_neighbors=12, extension=Auto(folds=2, candidates=FEW))
+    with pytest.warns(SpectrumWarning, match="could not fit parts of the data and stayed with 'nystrom'"):
+        model = method.fit(X[:20])  # ten rows have no twelve neighbours
+    assert model.report_.extension == "nystrom"
+
+
+def test_streamed_rows_are_sampled_and_judged_as_a_fit_of_the_sample():
+    S, _ = datasets.s_curve(400, random_state=0)
+    for epsilon in (0.2, "auto"):
+        recipe = DiffusionMaps(2, epsilon=epsilon)._recipe()
+        found = fit_recipe(InMemory(S), recipe, np.ones(400), np.random.default_rng(0), RUNNER)
+        part, of_parts = cross_fit.draw_sample(InMemory(S), recipe, found, 80, RUNNER)
+        assert len(np.unique(part.X, axis=0)) == len(part.X) == 80
+        alone = DiffusionMaps(2, epsilon=epsilon).fit(part.X)
+        np.testing.assert_allclose(part.embedding, alone.embedding_, atol=1e-10)
+        assert of_parts.view.kernel.rule == Fixed(alone.epsilon_)  # what suits many rows is too narrow for few
+        whole, of_parts = cross_fit.draw_sample(InMemory(S), recipe, found, 400, RUNNER)
+        assert whole.embedding is found.embedding
+        assert of_parts.view.kernel.rule == Fixed(found.report.epsilon)
+    assert alone.epsilon_ > 2 * found.report.epsilon

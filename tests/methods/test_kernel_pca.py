@@ -1,0 +1,129 @@
+"""Kernel PCA: against scikit-learn's and against PCA."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn import decomposition
+from sklearn.datasets import load_digits
+from sklearn.metrics.pairwise import pairwise_kernels
+
+from catalogue import cloud, new_points, quietly, up_to_signs
+from outfold import ClassicalMDS, KernelPCA
+
+X = cloud(0, rows=120)
+Z = new_points(X, 0, 30)
+
+
+# -- scikit-learn --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kernel", "parameters"),
+    [
+        ("rbf", {"gamma": 0.3}),
+        ("rbf", {}),
+        ("poly", {}),
+        ("poly", {"degree": 2, "coef0": 0.5, "gamma": 0.7}),
+        ("cosine", {}),
+        ("linear", {}),
+        ("sigmoid", {"gamma": 0.05}),
+        ("laplacian", {}),
+        ("chi2", {}),
+        ("additive_chi2", {}),
+        ("polynomial", {"degree": 2}),
+    ],
+)
+def test_kernel_pca_is_scikit_learns(kernel, parameters):
+    A, B = (np.abs(X), np.abs(Z)) if "chi2" in kernel else (X, Z)
+    ours = KernelPCA(3, kernel=kernel, **parameters).fit(A)
+    named = kernel in ("rbf", "poly", "cosine", "linear", "sigmoid")  # scikit-learn's own takes no others by name
+    call = partial(pairwise_kernels, metric=kernel, **parameters)
+    theirs = decomposition.KernelPCA(3, kernel=kernel if named else "precomputed", **(parameters if named else {}))
+    theirs.fit(A if named else call(A))
+    B, seen = (B, B) if named else (B, call(B, A))
+    assert up_to_signs(ours.transform(A), theirs.transform(A if named else call(A))) < 1e-8
+    assert up_to_signs(quietly(ours.transform, B), theirs.transform(seen)) < 1e-8
+    np.testing.assert_allclose(ours.eigenvalues_, theirs.eigenvalues_, rtol=1e-10)
+
+
+def test_kernel_pca_of_a_callable_and_of_given_values():
+    def kernel(x, y):
+        return float((x @ y + 1) ** 2 - 3)  # takes negative values
+
+    theirs = decomposition.KernelPCA(3, kernel=kernel).fit(X)
+    by_call = KernelPCA(3, kernel=kernel).fit(X)
+    table = np.array([[kernel(a, b) for b in X] for a in X])
+    rows = np.array([[kernel(a, b) for b in X] for a in Z])
+    given = KernelPCA(3, kernel="precomputed").fit(table)
+    for model, new in ((by_call, Z), (given, rows)):
+        assert up_to_signs(quietly(model.transform, new), theirs.transform(Z)) < 1e-8
+    half = KernelPCA(3, kernel="precomputed", landmarks=60, random_state=0).fit(table)
+    some = KernelPCA(3, kernel=kernel, landmarks=X[half.landmark_indices_]).fit(X)
+    at = half.landmark_indices_
+    for answer in (half.transform(rows), half.transform(rows[:, at])):  # to all training rows, or to the landmarks
+        assert up_to_signs(answer, quietly(some.transform, Z)) < 1e-8
+    assert half.trust(rows[:, at]).flag.sum() == 0
+    assert half.trust(1e6 * rows[:, at]).flag.all()
+    assert half.trust(0 * rows[:, at]).flag.all()
+    beyond = 1e6 * rows[:3, at]
+    nearest = half.embedding_[at[beyond.argmax(axis=1)]]
+    np.testing.assert_allclose(half.transform(beyond, on_far="nearest"), nearest, atol=1e-8)
+
+
+# -- each other, and the formulas ----------------------------------------------------------
+
+
+def test_pca_is_linear_kernel_pca_is_classical_mds():
+    pca = decomposition.PCA(3).fit(X)
+    for far in (0.0, 1e5):  # an offset of the data changes nothing but rounding
+        kernel, scaling = KernelPCA(3).fit(X + far), ClassicalMDS(3).fit(X + far)
+        limit = 1e-10 + 1e-14 * far
+        for A in (X, Z):
+            expected = pca.transform(A)
+            assert up_to_signs(quietly(kernel.transform, A + far), expected) < limit
+            assert up_to_signs(quietly(scaling.transform, A + far), expected) < limit
+
+
+# -- the way back --------------------------------------------------------------------------
+
+
+def test_the_inverse_of_linear_kernel_pca_is_that_of_pca():
+    pca, kernel = decomposition.PCA(2).fit(X), KernelPCA(2, inverse="linear").fit(X)
+    back = kernel.inverse_transform(quietly(kernel.transform, Z))
+    np.testing.assert_allclose(back, pca.inverse_transform(pca.transform(Z)), atol=1e-6)
+
+
+def test_kernel_pca_goes_back_to_digits_better_than_pca_and_scikit_learn():
+    digits = load_digits().data / 16
+    old, new = digits[:1200], digits[1200:]
+
+    def lost(model):
+        return ((model.inverse_transform(quietly(model.transform, new)) - new) ** 2).mean()
+
+    ours = lost(KernelPCA(10, kernel="rbf", gamma=0.02).fit(old))
+    assert ours < 0.7 * lost(decomposition.PCA(10).fit(old))
+    assert ours < 0.6 * lost(decomposition.KernelPCA(10, kernel="rbf", gamma=0.02, fit_inverse_transform=True).fit(old))
+
+
+def test_weights_count_on_the_way_back():
+    weights = np.random.default_rng(0).integers(1, 4, len(X))
+    weighted = KernelPCA(2, kernel="rbf", gamma=0.2).fit(X, sample_weight=weights)
+    repeated = KernelPCA(2, kernel="rbf", gamma=0.2).fit(np.repeat(X, weights, axis=0))
+    places = weighted.transform(X[:9])
+    np.testing.assert_allclose(weighted.inverse_transform(places), repeated.inverse_transform(places), atol=1e-8)
+
+
+def test_the_way_back_is_that_of_the_last_fit():
+    model = KernelPCA(2, kernel="rbf", gamma=0.2).fit(X)
+    model.inverse_transform(model.transform(X[:3]))
+    model.fit(X + 100)
+    assert model.inverse_transform(model.transform(X[:3] + 100)).min() > 90
+
+
+def test_no_way_back():
+    table = X @ X.T
+    with pytest.raises(ValueError, match="no features to go back to"):
+        KernelPCA(kernel="precomputed").fit(table).inverse_transform(np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="3 columns, but the embedding has 2 components"):
+        KernelPCA().fit(X).inverse_transform(np.zeros((2, 3)))

@@ -1,0 +1,61 @@
+"""Parameters of centred methods: what cannot be is refused with the numbers."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from catalogue import cloud
+from outfold import ClassicalMDS, Isomap, KernelPCA, LocallyLinearEmbedding, graphs
+from outfold.extensions import KernelRidge
+
+X = cloud(0, rows=120)
+
+
+@pytest.mark.parametrize(
+    ("method", "data", "message"),
+    [
+        (KernelPCA(kernel="gaussian"), X, "Valid: .*'rbf'.*'precomputed'"),
+        (KernelPCA(kernel="rbf", gamma=-1), X, "gamma=-1 must be > 0"),
+        (KernelPCA(kernel="poly", gamma="auto"), X, "gamma='auto' is chosen for kernel='rbf'"),
+        (KernelPCA(kernel="rbf", gamma="best"), X, "Valid: 'auto'"),
+        (KernelPCA(degree=0), X, "degree=0 must be > 0"),
+        (KernelPCA(coef0="one"), X, "coef0='one' must be a number"),
+        (KernelPCA(inverse=KernelRidge(ridge=0)), X, "inverse: ridge=0 must be > 0"),
+        (KernelPCA(solver="lobpcg"), X, "Valid: 'auto', 'dense', 'lanczos', 'krylov'"),
+        (KernelPCA(kernel=lambda x, y: x[0]), X, "not symmetric.*differ by up to"),
+        (KernelPCA(kernel=lambda x, y: np.nan), X, "returned NaN"),
+        (KernelPCA(kernel="precomputed"), X, r"square matrix.*\(120, 3\)"),
+        (KernelPCA(kernel="precomputed"), np.triu(np.ones((5, 5))), "symmetric"),
+        (KernelPCA(kernel="poly"), X * 1e120, "overflows"),
+        (KernelPCA(4), X, "only 3 non-trivial eigenvalues"),
+        (KernelPCA(kernel="precomputed"), -X @ X.T, "only 0 non-trivial eigenvalues"),
+        (ClassicalMDS(metric="precomputed"), np.zeros((9, 9)), "only 0 non-trivial eigenvalues"),
+        (Isomap("auto", metric="precomputed"), np.zeros((20, 20)), "no non-zero eigenvalue"),
+        (KernelPCA(kernel="chi2"), X, "negative"),
+        (ClassicalMDS(signed="yes"), X, "signed='yes' must be True or False"),
+        (ClassicalMDS(metric="euclid"), X, "Valid: .*'euclidean'"),
+        (ClassicalMDS(metric=lambda x, y: abs(x[0] - 2 * y[0])), X, "metric is not symmetric.*differ by up to"),
+        (ClassicalMDS(metric=lambda x, y: 1.0), X, "distance of 1 from itself"),
+        (ClassicalMDS(metric="precomputed"), X, r"square matrix.*\(120, 3\)"),
+        (ClassicalMDS(metric="precomputed", landmarks=cdist(X, X)[:5]), cdist(X, X), "pass a count or a fraction"),
+        (ClassicalMDS(4), X, "only 3 non-trivial eigenvalues"),
+        (Isomap(n_neighbors=0), X, "n_neighbors=0 must be a whole number >= 1"),
+        (Isomap(n_neighbors=120), X, "n_neighbors=120 must be smaller than the number of points, n = 120"),
+        (Isomap(n_neighbors=graphs.Mutual(5)), X, "Union.*Ball"),
+        (Isomap(n_neighbors=graphs.Ball(-1.0)), X, "radius=-1.0 must be > 0"),
+        (Isomap(components="split"), X, "Valid: 'warn', 'error', 'largest', 'join'"),
+        (Isomap(metric=lambda x, y: abs(x[0] - 2 * y[0])), X, "metric is not symmetric"),
+        (Isomap(metric="precomputed"), X, r"square matrix.*\(120, 3\)"),
+        (Isomap(metric="precomputed", landmarks=cdist(X, X)[:5]), cdist(X, X), "pass a count or a fraction"),
+        (LocallyLinearEmbedding(n_neighbors=2), X, "n_neighbors=2 must be larger than n_components=2"),
+        (LocallyLinearEmbedding(n_neighbors=120), X, "n_neighbors=120 must be smaller.*distinct points, n = 120"),
+        (LocallyLinearEmbedding(reg=0), X, "reg=0 must be > 0"),
+        (LocallyLinearEmbedding(components="join"), X, "Valid: 'warn', 'error', 'largest'"),
+        (LocallyLinearEmbedding(solver="lobpcg"), X, "Valid: 'auto', 'dense', 'shift_invert', 'lanczos'"),
+        (LocallyLinearEmbedding(n_neighbors=6), np.repeat(X[:5], 10, axis=0), "distinct points, n = 5"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else value[:40],
+)
+def test_what_cannot_be_is_refused_with_the_numbers(method, data, message):
+    with pytest.raises(ValueError, match=message):
+        method.fit(data)

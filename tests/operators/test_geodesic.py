@@ -1,0 +1,90 @@
+"""Geodesics: against shortest paths of SciPy, along bridges, and in little memory."""
+
+import numpy as np
+import pytest
+from scipy.sparse.csgraph import dijkstra, minimum_spanning_tree
+from scipy.spatial.distance import cdist
+from sklearn.neighbors import kneighbors_graph
+
+from catalogue import cloud, new_points, quietly, triangulated, up_to_signs
+from outfold import Isomap, landmarks
+from outfold.datasets import swiss_roll
+
+
+def paths(data, k):
+    """Geodesics along the graph of k neighbours, by SciPy."""
+    graph = kneighbors_graph(data, k, mode="distance")
+    return dijkstra(graph.maximum(graph.T), directed=False)
+
+
+@pytest.mark.parametrize("landmarks", [None, 60, "given"])
+def test_landmark_isomap_is_nystrom_on_geodesics_through_the_full_graph(landmarks):
+    roll, _ = swiss_roll(300, random_state=0)
+    new, _ = swiss_roll(40, random_state=1)
+    nodes = roll
+    if landmarks == "given":  # points of the caller's join the graph
+        landmarks = swiss_roll(60, random_state=2)[0]
+        nodes = np.vstack([roll, landmarks])
+    model = Isomap(2, n_neighbors=10, landmarks=landmarks, random_state=0).fit(roll)
+    D = paths(nodes, 10)
+    at = np.array([int(cdist([mark], nodes).argmin()) for mark in model.landmarks_])
+    hop = cdist(new, nodes)
+    near = np.argsort(hop, axis=1)[:, :10]
+    rows = np.min(np.take_along_axis(hop, near, 1)[:, :, None] + D[near][:, :, at], axis=1)
+    expected = triangulated(D[np.ix_(at, at)] ** 2, rows**2, 2)
+    assert up_to_signs(model.transform(new), expected) < 1e-10
+    assert model.model_.rule.geometry.table.shape == (len(nodes), len(at))
+
+
+def test_landmark_isomap_of_given_distances():
+    roll, _ = swiss_roll(300, random_state=0)
+    new, _ = swiss_roll(40, random_state=1)
+    by_points = Isomap(2, landmarks=60, random_state=0).fit(roll)
+    given = Isomap(2, landmarks=60, random_state=0, metric="precomputed").fit(cdist(roll, roll))
+    assert np.array_equal(given.landmark_indices_, by_points.landmark_indices_)
+    assert up_to_signs(given.transform(cdist(new, roll)), by_points.transform(new)) < 1e-9
+    far = cdist(new[:1] + 1e4, roll)
+    nearest = given.landmark_indices_[far[0, given.landmark_indices_].argmin()]
+    np.testing.assert_allclose(given.transform(far, on_far="nearest")[0], given.embedding_[nearest], atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [300, 1500])
+def test_geodesics_of_a_circle_have_a_third_as_much_negative_as_positive_mass(n):
+    angle = np.arange(n) * 2 * np.pi / n
+    around = Isomap(2, n_neighbors=4).fit(np.column_stack([np.cos(angle), np.sin(angle)]))
+    share = around.report_.negative_mass
+    assert share / (1 - share) == pytest.approx(1 / 3, rel=1e-3 if n <= 1000 else 0.2)  # beyond 1000 an estimate
+
+
+def test_bridges_are_the_shortest_and_as_long_as_they_are():
+    pieces = np.vstack([cloud(1, rows=40), cloud(2, rows=40) + 30])
+    model = Isomap(n_neighbors=6, components="join").fit(pieces)
+    D = paths(pieces, 6)
+    apart = cdist(pieces[:40], pieces[40:])
+    i, j = np.unravel_index(apart.argmin(), apart.shape)
+    expected = D[:40, [i]] + apart[i, j] + D[40 + j, 40:]
+    order = np.argsort(model.model_.rule.geometry.search.distances.anchors[:, 0])
+    table = model.model_.rule.geometry.table[np.ix_(order, order)]
+    where = np.argsort(np.argsort(pieces[:, 0]))
+    np.testing.assert_allclose(table[np.ix_(where[:40], where[40:])], expected, rtol=1e-12)
+    assert minimum_spanning_tree(table).nnz == 79
+
+
+def test_a_new_row_of_isomap_takes_little_memory():
+    import tracemalloc
+
+    points = cloud(5, rows=1500)
+    model = quietly(Isomap(n_neighbors=12, n_jobs=1).fit, points)
+    new = new_points(points, 1, 3000)
+    quietly(model.transform, new)
+    tracemalloc.start()
+    quietly(model.transform, new)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * 3000 * 1500  # bytes of new x n; scikit-learn's n_neighbors times that
+
+
+def test_isomap_reaches_its_own_neighbours_where_distances_differ_by_rounding():
+    X = cloud(2151, "duplicates", 27, 4)  # k-means centres of copies are off the copies by rounding
+    model = quietly(Isomap(n_neighbors=6, landmarks=landmarks.KMeans(0.5), random_state=0).fit, X)
+    assert model.report_.extension_gap < 1e-9

@@ -1,0 +1,42 @@
+"""Passes over rows: how often they are searched, and what memory changes."""
+
+import numpy as np
+import pytest
+
+from catalogue import quietly, up_to_signs
+from outfold import Roseland
+from outfold.datasets import s_curve
+from outfold.operators import landmark_passes
+
+X = s_curve(700, random_state=0)[0]
+
+
+def as_npy(folder, values=X, name="rows.npy"):
+    np.save(folder / name, values)
+    return folder / name
+
+
+def test_rows_that_fit_in_one_chunk_are_searched_once(monkeypatch):
+    X, _ = s_curve(2000, random_state=0)
+    searched, search = [], landmark_passes.NearPasses._find_neighbors
+    monkeypatch.setattr(
+        landmark_passes.NearPasses,
+        "_find_neighbors",
+        lambda self, *words: (searched.append(1), search(self, *words))[1],
+    )
+    maps = Roseland(3, landmarks=100, n_neighbors=8, random_state=0)
+    streamed = maps.fit(lambda: (X[:700], X[700:])).eigenvalues_
+    assert len(searched) == 1
+    np.testing.assert_allclose(streamed, maps.fit(X).eigenvalues_, atol=1e-12)
+    assert not hasattr(maps.fit(lambda: (X[:700], X[700:])), "embedding_")
+
+
+@pytest.mark.parametrize("n_neighbors", [None, 8])
+def test_memory_cuts_chunks_and_changes_nothing_else(n_neighbors, tmp_path):
+    rows = s_curve(50_000, random_state=2)[0]
+    ample = Roseland(3, landmarks=100, n_neighbors=n_neighbors, random_state=0).fit(rows)
+    tight = Roseland(3, landmarks=100, n_neighbors=n_neighbors, random_state=0, memory="20MB").fit(
+        as_npy(tmp_path, rows)
+    )
+    np.testing.assert_allclose(tight.eigenvalues_, ample.eigenvalues_, rtol=1e-12)
+    assert up_to_signs(quietly(tight.transform, rows), ample.embedding_) < 1e-10

@@ -1,0 +1,12 @@
+"""LAPACK: no copy of an eigenvalue is dropped."""
+
+import numpy as np
+
+from outfold import LaplacianEigenmaps
+
+
+def test_a_highly_multiple_eigenvalue_is_not_dropped():
+    complete = np.ones((46, 46))  # L = n - 11': one 0 and 45 times n, of which LAPACK's range driver returns one
+    maps = LaplacianEigenmaps(4, kernel="precomputed", laplacian="unnormalized").fit(complete)
+    np.testing.assert_allclose(maps.eigenvalues_, 46, atol=1e-10)
+    assert maps.embedding_.shape == (46, 4)
