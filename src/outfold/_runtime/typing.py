@@ -1,9 +1,70 @@
-"""Type aliases for annotations."""
+"""Types for annotations, and the marks of fields and parameters, as in ``Annotated[Array, Axes("n")]``.
+
+One line of a class serves the reader, the schema of model files, the validation of parameters and the command.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[Any]
+Array: TypeAlias = NDArray[Any]
+
+
+class Shaped(Protocol):
+    """Anything with a shape: a Dask or Zarr array, a DataFrame, a sparse matrix, one of our sources."""
+
+    @property
+    def shape(self) -> tuple[Any, ...]: ...
+
+
+Data: TypeAlias = ArrayLike | Shaped | os.PathLike[str] | Callable[[], Iterable[Any]]  # rows as ``fit`` takes them
+Weights: TypeAlias = ArrayLike | Shaped | None
+Seed: TypeAlias = int | np.random.RandomState | np.random.Generator | None
+
+
+# -- marks of fields -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The axes of an array, one letter each; of a field that is an object, the letters shared with it.
+
+    ``Axes("n>N d")``: its n is our N, its d our d.
+    """
+
+    letters: str
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The range of a number; ``open_low``: without ``low`` itself. ``high`` may be a letter of the object's axes."""
+
+    low: float = -np.inf
+    high: float | str = np.inf
+    open_low: bool = False
+
+
+@dataclass(frozen=True)
+class Index:
+    """Whole numbers from 0 to below a letter of the object's axes, or below another field."""
+
+    below: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A mark without a value; see ``POSITIVE`` and those beside it."""
+
+    name: str
+
+
+POSITIVE = Mark("positive")  # every entry is > 0
+FREE = Mark("free")  # may be infinite or NaN
+NAN = Mark("nan")  # an array that may hold NaN, as nan_euclidean takes them
+CACHE = Mark("cache")  # not stored in model files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import linalg
@@ -13,12 +13,35 @@ from .._loops.elementwise import exponential, softmax
 from .._runtime.threads import Threads, blas_threads, row_blocks
 from .._runtime.typing import Array
 from ..distances import Distances, Metric
+from ..trust import Trust
 
 KERNEL_SUM_CENTRES = 1000  # most centres of a kernel sum
 SPECTRUM_POINTS = 5  # a kernel sum is fitted to at most this number of points per centre
 SEED = 0  # of all random samples: an extension is a function of its points, so a fit can be repeated
 ROUNDING = 1e-12  # eigenvalues of a Gaussian matrix below this fraction of the largest are rounding
 BANDWIDTH_NEIGHBOR = 8  # the unit of bandwidths is the median squared distance to this neighbour
+
+
+class FittedExtension(Protocol):
+    """A function of points: a fitted extension."""
+
+    def embed(self, Z: Array, runner: Threads) -> Array:
+        """Return the values at any points, (n, components)."""
+        ...
+
+
+class Model(FittedExtension, Protocol):
+    """A fitted model: it embeds any points and says how well the training data supports them."""
+
+    def evidence(self, Z: Array, runner: Threads) -> Trust: ...
+
+    def look(self, Z: Array, runner: Threads) -> tuple[Array, Trust]:
+        """Return embedding and evidence from one pass over the points."""
+        ...
+
+    def nearest(self, Z: Array) -> Array:
+        """Return the embedding of each point's nearest anchor."""
+        ...
 
 
 @dataclass(frozen=True)

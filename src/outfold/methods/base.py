@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._runtime import ownership
 from .._runtime.memory import check_fits
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Seed
 from ..data import sources, writers
 from ..data.checkpoints import Checkpoint
 from ..data.sources import Collection, InMemory, Source, collection, require_in_memory
@@ -27,10 +27,11 @@ from ..engine import cross_fit
 from ..engine import plan as planning
 from ..engine.fit import Fit, Recipe, extend_fit, fit_recipe
 from ..engine.inverse import InverseModel
+from ..engine.report import Report
 from ..exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
 from ..extensions import Auto, Nystrom, calibration
 from ..extensions.calibration import Calibration, SecondOpinion
-from ..extensions.samples import Samples
+from ..extensions.samples import Model, Samples
 from ..landmarks import AllRows
 from ..trust import Trust
 from . import parameters
@@ -95,9 +96,18 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
     # parameters that every method has; subclasses set them in __init__
     n_jobs: int | None
     verbose: bool
-    random_state: Any
+    random_state: Seed
     extension: Any
     inverse: Any
+    # what a fit sets
+    model_: Model
+    report_: Report
+    embedding_: Array  # in-memory fits only
+    eigenvalues_: Array
+    eigenvectors_: Array
+    landmarks_: Array  # the anchors; row numbers if precomputed
+    landmark_indices_: Array | None
+    n_features_in_: int
     _needs_positive = True  # precomputed values must not be negative
 
     def _recipe(self) -> Recipe:
@@ -190,8 +200,9 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
         self.eigenvectors_ = found.functions
         if hasattr(self, "epsilon"):
             self.epsilon_ = found.report.epsilon
-        self.landmarks_ = found.anchors.points if self._precomputed_parameter() is None else found.anchors.index
-        self.landmark_indices_ = found.anchors.index
+        points, index = found.anchors.points, found.anchors.index
+        self.landmarks_ = points if index is None or self._precomputed_parameter() is None else index
+        self.landmark_indices_ = index
         self._anchor_measure = found.anchors.measure
         self._columns = found.columns
         self.__dict__.pop("embedding_", None)

@@ -16,6 +16,7 @@ from .. import DiffusionMaps, plotting, quality
 from .._runtime.threads import Threads
 from .._runtime.typing import Array
 from ..bandwidths import Percentile
+from ..engine.model import ExtendedModel
 from ..extensions import GeometricHarmonics, KernelRidge, LaplacianPyramid, LeastSquares
 from ..neural import Net
 from ..operators.spectrum import spectral_dimension
@@ -264,6 +265,7 @@ def _errors(study: Study, truth: dict[str, DiffusionMaps], train: Array, test: A
     new = model.model_.embed(study.X[test], Threads())
     seen, own = model.transform(study.X[train], on_far="keep"), new
     if canonical and way.degrees == "joint":
+        assert isinstance(model.model_, ExtendedModel)
         joint = model.model_.extension
         seen = joint.training(study.X[train], study.X[test], Threads())
         own = joint.spectral.embed(study.X[test], Threads())  # joint degrees are in the reconstruction error already
