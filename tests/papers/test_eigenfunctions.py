@@ -36,35 +36,44 @@ def test_an_eigenfunction_on_half_of_the_points_touches_half():
 
 @pytest.mark.filterwarnings("ignore::outfold.exceptions.FarPointsWarning")
 def test_two_moons_are_told_apart_and_keep_their_order():
-    moons = eigenfunctions.Moons.of(0, count=300)
-    assert moons.plain < 0.9 < moons.seen == moons.new == 1.0
-    assert moons.turn > 1
-    assert moons.inside > 0.95
-    assert all(finding.agrees is not False for finding in moons.findings())
+    found = eigenfunctions.moons(0, count=300).findings
+    plain, seen, new, turn, inside = (finding.ours for finding in found)
+    assert plain < 0.9 < seen == new == 1.0
+    assert turn > 1
+    assert inside > 0.95
+    assert all(finding.agrees is not False for finding in found)
 
 
 @pytest.mark.filterwarnings("ignore::outfold.exceptions.OutfoldWarning")  # most of the plane is far from the data
 def test_isomap_and_lle_find_the_curve_spectral_clustering_the_clusters_and_kernel_pca_neither():
-    plane = eigenfunctions.Plane.of(0, pixels=25)
-    assert plane.along["kernel PCA"] < 0.9 < 0.99 < min(plane.along["Isomap"], plane.along["LLE"])
-    assert min(plane.along_new["Isomap"], plane.along_new["LLE"]) > 0.99
-    assert list(plane.touched.values()) == sorted(plane.touched.values(), reverse=True)
-    assert all(level.shape == (25, 25) and np.isfinite(level).all() for level in plane.levels.values())
-    assert all(finding.agrees is not False for finding in plane.findings())
+    plane = eigenfunctions.plane(0, pixels=25)
+    along = [finding for finding in plane.findings if "position along" in finding.what]
+    seen, new = (
+        {finding.what.split(",")[0]: finding.ours for finding in along if (finding.paper is None) == unseen}
+        for unseen in (False, True)
+    )
+    assert seen["figure 2: kernel PCA"] < 0.9 < 0.99 < min(seen["Isomap"], seen["LLE"])
+    assert min(new["Isomap"], new["LLE"]) > 0.99
+    touched = [float(share) for share in plane.findings[1].ours.split(", ")]
+    assert touched == sorted(touched, reverse=True)
+    levels = [axes.collections[0].get_array() for axes in plane.pictures[0].figure.axes]
+    assert [level.shape for level in levels] == [(25, 25)] * 4
+    assert all(np.isfinite(level).all() for level in levels)
+    assert all(finding.agrees is not False for finding in plane.findings)
 
 
 def test_levels_of_the_plane_have_the_sign_of_the_values_at_the_data():
     label = np.array([0, 0, 1, 1])
-    np.testing.assert_array_equal(eigenfunctions._orient(np.array([-1.0, -1, 1, 1]), label), [1, 1, -1, -1])
-    np.testing.assert_array_equal(eigenfunctions._orient(np.array([1.0, 1, -1, -1]), label), [1, 1, -1, -1])
+    np.testing.assert_array_equal(eigenfunctions.orient(np.array([-1.0, -1, 1, 1]), label), [1, 1, -1, -1])
+    np.testing.assert_array_equal(eigenfunctions.orient(np.array([1.0, 1, -1, -1]), label), [1, 1, -1, -1])
 
 
 def test_a_quadratic_pose_is_explained_and_an_unrelated_one_is_not():
     random = np.random.default_rng(0)
     X, Z = random.normal(size=(200, 2)), random.normal(size=(200, 2))
     bent = [np.column_stack([A[:, 0], A[:, 1] + A[:, 0] ** 2]) for A in (X, Z)]
-    np.testing.assert_allclose(eigenfunctions._explain(X, bent[0], Z, bent[1]), 1)
-    assert (eigenfunctions._explain(X, random.normal(size=(200, 2)), Z, random.normal(size=(200, 2))) < 0.1).all()
+    np.testing.assert_allclose(eigenfunctions.explain(X, bent[0], Z, bent[1]), 1)
+    assert (eigenfunctions.explain(X, random.normal(size=(200, 2)), Z, random.normal(size=(200, 2))) < 0.1).all()
 
 
 def test_faces_of_one_light_are_split_as_in_the_paper_and_projected_to_their_pose(faces):

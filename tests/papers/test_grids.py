@@ -1,5 +1,7 @@
 """Networks of the thesis: what the grids choose."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from outfold.papers.record import Effort
 @pytest.fixture(scope="module")
 def small():
     X, angle = points_on_helix(300, noise=0.02, random_state=0)
-    return thesis.Study(X, angle, 4, 10, 2, 100)
+    return thesis.Study(X=X, colors=angle, percentile=4, t=10, dimension=2, test_rows=100)
 
 
 def test_a_grid_prefers_little_decay_and_too_much_leaves_the_mean(few, small):
@@ -21,7 +23,7 @@ def test_a_grid_prefers_little_decay_and_too_much_leaves_the_mean(few, small):
     assert found.at(1e-4).mean() < 0.1
     assert found.at(1e4).mean() == pytest.approx(1, abs=0.1)
     assert not found.within
-    assert grids.GridSearch(small, found.train, found.test, found.errors, 1e-4).within
+    assert replace(found, printed=1e-4).within
     assert found.decay == pytest.approx(1e-4 * 2 / 180)
     assert not set(found.train) & set(found.test)
 
@@ -29,21 +31,20 @@ def test_a_grid_prefers_little_decay_and_too_much_leaves_the_mean(few, small):
 def test_folds_of_a_table_keep_the_shares_of_classes(few, small, monkeypatch):
     seen = []
 
-    def predict(self, X):
-        seen.append(X)
-        return np.zeros((len(X), 2))
+    def held_out_error(alpha, X, Y, seen_rows, new_rows):
+        seen.append(X[new_rows])
+        return 0.0
 
     monkeypatch.setattr(grids, "GRID", (1.0,))
-    monkeypatch.setattr(grids, "ITERATIONS", 1)
-    monkeypatch.setattr(grids.Encoder, "predict", predict)
+    monkeypatch.setattr(grids, "held_out_error", held_out_error)
     label = (np.arange(300) % 10 == 0).astype(int)
     X = np.column_stack([small.X, label])
-    grids.search(thesis.Study(X, label, 4, 10, 2, 100, labels=label), Effort(repeats=3), printed=1.0)
+    grids.search(replace(small, X=X, colors=label, labels=label), Effort(repeats=3), printed=1.0)
     assert [part[:, 3].sum() for part in seen] == [6, 6, 6]
 
 
 def test_grids_are_told_in_tables_findings_and_a_picture(few, small, monkeypatch):
-    monkeypatch.setattr(grids, "SETS", {"curve": (lambda seed: small, 1e-4)})
+    monkeypatch.setattr(grids, "SETS", (replace(grids.WINE, name="curve", study=lambda seed: small, mu=1e-4),))
     outcome = grids.run(Effort(repeats=2))
     chosen, last = outcome.findings
     assert chosen.agrees

@@ -68,10 +68,13 @@ def test_probes_see_class_angle_and_the_way_back():
     X = np.column_stack([np.cos(angle) + 5 * label, np.sin(angle), np.full(380, 3.0)])
     order = np.random.default_rng(0).permutation(380)
     train, test = order[:300], order[300:]
-    mse, latent, accuracy = networks.probes(Flat(), networks.Factors(X, label, angle, train, test))
+    mse, latent, accuracy = networks.probes(
+        Flat(), networks.Factors(X=X, label=label, angle=angle, train=train, test=test)
+    )
     assert mse == pytest.approx(3.0)  # 9 in one of three features
     assert latent > 0.9
     assert accuracy == 1
-    _, latent, accuracy = networks.probes(Flat(), networks.Factors(X, label[order], angle[order], train, test))
+    mixed = networks.Factors(X=X, label=label[order], angle=angle[order], train=train, test=test)
+    _, latent, accuracy = networks.probes(Flat(), mixed)
     assert latent < 0.2
     assert accuracy < 0.7

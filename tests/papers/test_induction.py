@@ -57,7 +57,9 @@ def test_the_bandwidth_of_other_sets_is_that_of_the_faces_in_distances_to_the_te
 def induction_of(*delta, spread=0.1):
     delta = np.array(delta)
     shares, same = np.array([0.01, 0.02, 0.1]), np.ones(3)
-    return Induction(1, shares, delta, same, same, delta - spread, delta + spread, same, same, same)
+    names = ("standard_error", "between_repeats", "perturbation", "induction", "points")
+    ends = {"low": delta - spread, "high": delta + spread}
+    return Induction(fits=1, exchanged=shares, delta=delta, **ends, **dict.fromkeys(names, same))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_an_absent_optional_set_is_a_note_and_an_absent_needed_one_is_raised(mon
 
     monkeypatch.setattr(induction, "fetch_ionosphere", absent)
     monkeypatch.setattr(induction, "fetch_faces", lambda: type("Bunch", (), {"data": np.zeros((3, 4))}))
-    assert induction.Sets.at_hand(0).missing == ("ionosphere",)
+    assert induction.load_sets(0)[1] == ["ionosphere"]
     found = {("faces", "MDS"): induction_of(-1.0, 1.0, 2.0)}
     assert [line.ours for line in induction.findings(found, ("ionosphere",))][-1] == "left out"
     monkeypatch.setattr(induction, "fetch_faces", absent)

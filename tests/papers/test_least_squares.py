@@ -59,5 +59,9 @@ def test_in_ratio_coordinates_least_squares_are_nystrom():
 
 
 def test_a_graph_that_falls_apart_is_counted_and_named():
-    assert least_squares._apart([]) == ""
-    assert least_squares._apart(["3-D clusters", "3-D clusters"]).startswith("3-D clusters: ")
+    errors = {("S-curve", 0.5, "graph Laplacian", way): [1.0, 2.0] for way in least_squares.WAYS}
+    whole = least_squares._apart(least_squares.Errors(errors))
+    assert (whole.ours, whole.why) == ("0 of 2", "")
+    parts = least_squares._apart(least_squares.Errors(errors, apart=["3-D clusters", "3-D clusters"]))
+    assert parts.ours == "2 of 2"
+    assert parts.why.startswith("3-D clusters: ")

@@ -9,14 +9,14 @@ from outfold import extensions
 from outfold._runtime.threads import Threads
 from outfold.datasets import helix as points_on_helix
 from outfold.extensions.least_squares import JointModel
-from outfold.papers import thesis
+from outfold.papers import record, thesis
 from outfold.papers.record import Effort
 
 
 @pytest.fixture(scope="module")
 def small():
     X, angle = points_on_helix(300, noise=0.02, random_state=0)
-    return thesis.Study(X, angle, 4, 10, 2, 100)
+    return thesis.Study(X=X, colors=angle, percentile=4, t=10, dimension=2, test_rows=100)
 
 
 def test_every_extension_is_compared_by_its_own_figures(small, monkeypatch):
@@ -56,7 +56,7 @@ def test_aligned_errors_of_the_comparison_are_those_of_the_extension(small, monk
 def test_without_torch_networks_are_left_out_of_the_comparison_and_it_says_so(small, monkeypatch):
     monkeypatch.setattr(thesis, "RANK", 5)
     monkeypatch.setattr(thesis, "WAYS", {"Nystrom": "nystrom"})
-    monkeypatch.setattr(thesis, "find_spec", lambda name: None)
+    monkeypatch.setattr(record, "find_spec", lambda name: None)
     table = thesis.other_extensions(small, Effort(repeats=1))
     assert [row[0] for row in table.rows] == ["Nystrom"]
     assert 'pip install "outfold[neural]"' in table.title

@@ -19,8 +19,6 @@ from outfold.papers.record import (
     Picture,
     Record,
     ResultTable,
-    assertion,
-    comparison,
     measurement,
 )
 
@@ -38,9 +36,9 @@ def small(effort):
     for place in ("first", "second"):
         warnings.warn(f"a cloud at the {place} place", UserWarning, stacklevel=1)
     findings = [
-        comparison("sigma", 0.1771, 0.1756, within=0.02),
-        comparison("rows", 1148, 1175, within=0, why="The rule | as written leaves fewer."),
-        assertion("shape", "round", "a circle", True),
+        measurement("sigma", 0.1771).near(0.1756, within=0.02),
+        measurement("rows", 1148).near(1175, within=0, why="The rule | as written leaves fewer."),
+        measurement("shape", "round").against("a circle", True),
         measurement(HOSTILE, math.inf, HOSTILE),
     ]
     table = ResultTable("by landmarks", ["landmarks", "error"], [[120, 0.123456], ["all", math.nan]])
@@ -54,9 +52,10 @@ def lost(effort):
 @pytest.fixture
 def stage(monkeypatch):
     """Two experiments instead of the papers': one that works and one without its data."""
+    about = {"source": "Nobody, 2026"}
     made = {
-        "helix": Experiment("helix", f"Small {HOSTILE}", "Nobody, 2026", "Five points.", small),
-        "wine": Experiment("wine", "Lost", "Nobody, 2026", "None.", lost),
+        "helix": Experiment(name="helix", title=f"Small {HOSTILE}", settings="Five points.", run=small, **about),
+        "wine": Experiment(name="wine", title="Lost", settings="None.", run=lost, **about),
     }
     monkeypatch.setattr(papers, "EXPERIMENT_NAMES", tuple(made))
     monkeypatch.setattr(page, "EXPERIMENT_NAMES", tuple(made))
@@ -80,7 +79,7 @@ def test_a_run_leaves_pictures_a_record_tables_and_the_page(stage, tmp_path):
     assert record["notes"] == ["UserWarning, 2 times, first: a cloud at the first place"]
     assert (record["seed"], record["repeats"], record["tables"][0]["rows"][1]) == (4, 2, ["all", "nan"])
     again = Record.of(record)
-    assert again.findings[0] == Finding("sigma", 0.1771, 0.1756, True)
+    assert again.findings[0] == Finding(what="sigma", ours=0.1771, paper=0.1756, agrees=True)
     assert again.as_dict() == record
     text = (out / "results.md").read_text()
     assert "| sigma | 0.177 | 0.176 | agrees |  |" in text
@@ -94,7 +93,8 @@ def test_a_second_run_keeps_what_the_first_left_and_replaces_its_own(stage, tmp_
     (tmp_path / "helix" / "old.png").write_bytes(b"an earlier picture")
     assert call("helix", "--out", tmp_path, "--seed", 1).exit_code == 0
     assert [file.name for file in (tmp_path / "helix").glob("*.png")] == ["curve.png"]
-    monkeypatch.setattr(papers, "experiment", lambda name: Experiment(name, "Found", "Nobody", "None.", small))
+    found = {"title": "Found", "source": "Nobody", "settings": "None.", "run": small}
+    monkeypatch.setattr(papers, "experiment", lambda name: Experiment(name=name, **found))
     assert call("wine", "--out", tmp_path).exit_code == 0
     records = json.loads((tmp_path / "results.json").read_text())
     assert [(record["name"], record["seed"]) for record in records] == [("helix", 1), ("wine", 0)]

@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from outfold import papers
-from outfold.papers import denoising, experiment, grids
+from outfold.papers import denoising, experiment, grids, record
 from outfold.papers.record import Effort, NotAtHand
 
 ONCE = Effort(seed=0, repeats=1)
@@ -33,7 +33,7 @@ def test_each_experiment_runs_and_what_differs_says_why(name, request):
 
 @pytest.mark.parametrize("module", [grids, denoising])
 def test_without_torch_the_experiment_is_left_out_with_the_way_to_get_it(module, monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(record, "find_spec", lambda name: None)
     with pytest.raises(NotAtHand, match=r'pip install "outfold\[neural\]"'):
         module.run(Effort(repeats=1))
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from outfold.papers.record import Effort, comparison, measurement
+from outfold.papers.record import Effort, measurement
 
 
 def test_a_figure_agrees_within_its_share_and_not_beyond():
-    assert comparison("x", 1.02, 1.0, within=0.02 + 1e-9).agrees
-    assert not comparison("x", 1.03, 1.0, within=0.02).agrees
+    assert measurement("x", 1.02).near(1.0, within=0.02 + 1e-9).agrees
+    assert not measurement("x", 1.03).near(1.0, within=0.02).agrees
     assert measurement("x", 1.0).agrees is None
 
 

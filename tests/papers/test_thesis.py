@@ -31,7 +31,7 @@ def test_scikit_learns_alpha_is_turned_into_the_decay_of_the_same_optimum():
 @pytest.fixture(scope="module")
 def small():
     X, angle = points_on_helix(300, noise=0.02, random_state=0)
-    return thesis.Study(X, angle, 4, 10, 2, 100)
+    return thesis.Study(X=X, colors=angle, percentile=4, t=10, dimension=2, test_rows=100)
 
 
 def test_parts_of_a_study_keep_the_shares_of_classes(small):

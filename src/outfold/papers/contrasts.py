@@ -8,13 +8,13 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 
-from .. import DiffusionMaps, plotting
+from .. import DiffusionMaps
 from .._runtime.typing import Array
 from ..bandwidths import Percentile
 from ..datasets import helix, noisy_moons
 from ..quality import aligned_error
 from . import thesis
-from .record import Effort, Experiment, Outcome, Picture, ResultTable, assertion
+from .record import Effort, Experiment, Outcome, Picture, ResultTable, measurement
 
 ROWS, NOISE, PERCENTILE = 2000, 0.05, 2
 MOONS, MOON_NOISE, SIGMA = 1000, 0.05, 0.1234
@@ -61,67 +61,53 @@ def run(effort: Effort) -> Outcome:
     off = {alpha: 100 * aligned_error(places, truth) for alpha, places in by_alpha.items()}
     moons, label = noisy_moons(MOONS, noise=MOON_NOISE, random_state=effort.seed)
     unfolded = DiffusionMaps(2, epsilon=SIGMA**2, alpha=0.0, n_neighbors=None).fit(moons).embedding_
-    mistakes = mix(flat, angle), mix(by_alpha[1.0], angle)
+    far, far_unrolled = mix(flat, angle), mix(by_alpha[1.0], angle)
+    grouped, grouped_unfolded = two_groups(moons, label), two_groups(unfolded, label)
+    line, line_unfolded = straight(moons, label), straight(unfolded, label)
     findings = [
-        assertion(
-            "neighbours far apart on the helix: PCA, diffusion maps",
-            f"{mistakes[0]:.1%}, {mistakes[1]:.1%}",
-            "PCA lays distant parts over each other; diffusion maps do not",
-            mistakes[0] > 0.01 and mistakes[1] < mistakes[0] / 20,
+        measurement("neighbours far apart on the helix: PCA, diffusion maps", f"{far:.1%}, {far_unrolled:.1%}").against(
+            "PCA lays distant parts over each other; diffusion maps do not", far > 0.01 and far_unrolled < far / 20
         ),
-        assertion(
-            "distance from the even circle: alpha = 0, alpha = 1, in % of its radius",
-            f"{off[0.0]:.1f}, {off[1.0]:.1f}",
-            "spikes at alpha = 0; a smooth circle at 1",
-            off[1.0] < off[0.0] / 2,
-        ),
-        assertion(
-            "moons told apart by k-means: in the plane, in the embedding",
-            f"{two_groups(moons, label):.1%}, {two_groups(unfolded, label):.1%}",
-            "not possible in the plane, perfect in the embedding",
-            two_groups(moons, label) < 0.95 and two_groups(unfolded, label) == 1,
-        ),
-        assertion(
-            "moons told apart by a line: in the plane, in the embedding",
-            f"{straight(moons, label):.1%}, {straight(unfolded, label):.1%}",
+        measurement(
+            "distance from the even circle: alpha = 0, alpha = 1, in % of its radius", f"{off[0.0]:.1f}, {off[1.0]:.1f}"
+        ).against("spikes at alpha = 0; a smooth circle at 1", off[1.0] < off[0.0] / 2),
+        measurement(
+            "moons told apart by k-means: in the plane, in the embedding", f"{grouped:.1%}, {grouped_unfolded:.1%}"
+        ).against("not possible in the plane, perfect in the embedding", grouped < 0.95 and grouped_unfolded == 1),
+        measurement(
+            "moons told apart by a line: in the plane, in the embedding", f"{line:.1%}, {line_unfolded:.1%}"
+        ).against(
             "linearly separable in the embedding",
-            straight(unfolded, label) == 1,
+            line_unfolded == 1,
             f"The thesis does not print its noise; here it is {MOON_NOISE}.",
         ),
     ]
-    rows = [[alpha, off[alpha]] for alpha in by_alpha]
-    tables = [ResultTable("Helix: distance from the even circle, in % of its radius", ["alpha", "distance"], rows)]
-    pictures = [_linear(angle, flat, by_alpha[1.0]), _alphas(angle, by_alpha), _moons(moons, unfolded, label)]
-    return Outcome(findings, pictures, tables)
-
-
-def _linear(angle: Array, flat: Array, unrolled: Array) -> Picture:
-    figure, (left, right) = plotting.panels(1, 1)
-    plotting.embedding(flat, colors=angle, axes=left, title="PCA")
-    plotting.embedding(unrolled, colors=angle, axes=right, title="diffusion maps, alpha = 1")
-    return Picture(
-        "pca", figure, "The helix by PCA, where strands cross, and by diffusion maps, coloured by the parameter."
-    )
-
-
-def _alphas(angle: Array, by_alpha: dict[float, Array]) -> Picture:
-    figure, row = plotting.panels(*[0.7] * len(by_alpha))
-    for axes, (alpha, places) in zip(row, by_alpha.items()):
-        plotting.embedding(places, colors=angle, axes=axes, title=f"alpha = {alpha:g}")
-    return Picture("alpha", figure, "Where points are crowded the curve is drawn together at alpha = 0, and not at 1.")
-
-
-def _moons(moons: Array, unfolded: Array, label: Array) -> Picture:
-    figure, (left, right) = plotting.panels(1, 1)
-    plotting.embedding(moons, colors=label, axes=left, title="noisy moons")
-    plotting.embedding(unfolded, colors=label, axes=right, title=f"diffusion maps, sigma = {SIGMA}, alpha = 0")
-    return Picture("moons", figure, "Two moons, and their diffusion maps: a line between them is enough there.")
+    pictures = [
+        Picture.row(
+            "pca",
+            "The helix by PCA, where strands cross, and by diffusion maps, coloured by the parameter.",
+            {"PCA": (flat, angle), "diffusion maps, alpha = 1": (by_alpha[1.0], angle)},
+        ),
+        Picture.row(
+            "alpha",
+            "Where points are crowded the curve is drawn together at alpha = 0, and not at 1.",
+            {f"alpha = {alpha:g}": (places, angle) for alpha, places in by_alpha.items()},
+            size=(4.48, 4.8),
+        ),
+        Picture.row(
+            "moons",
+            "Two moons, and their diffusion maps: a line between them is enough there.",
+            {"noisy moons": (moons, label), f"diffusion maps, sigma = {SIGMA}, alpha = 0": (unfolded, label)},
+        ),
+    ]
+    title = "Helix: distance from the even circle, in % of its radius"
+    return Outcome(findings, pictures, [ResultTable(title, ["alpha", "distance"], [*map(list, off.items())])])
 
 
 EXPERIMENT = Experiment(
-    "contrasts",
-    "PCA against diffusion maps, alpha 0 against 1, k-means against spectral",
-    thesis.SOURCE,
-    "Helix: 2000 points, noise 0.05, percentile 2, t = 1. Moons: 1000 points, sigma = 0.1234, alpha = 0.",
-    run,
+    name="contrasts",
+    title="PCA against diffusion maps, alpha 0 against 1, k-means against spectral",
+    source=thesis.SOURCE,
+    settings="Helix: 2000 points, noise 0.05, percentile 2, t = 1. Moons: 1000 points, sigma = 0.1234, alpha = 0.",
+    run=run,
 )

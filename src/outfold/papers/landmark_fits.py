@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -17,9 +16,6 @@ from ..extensions.alignment import Alignment
 from ..quality import subspace_angles
 
 CUT_OFF = 1e-4  # the weight at datafold's cut-off c, where exp(-c^2 / epsilon) is 1e-8
-
-
-# -- fits and errors -----------------------------------------------------------------------
 
 
 def datafold_epsilon(points: Array, random: np.random.Generator) -> float:
@@ -94,13 +90,13 @@ def agreement(points: Array, label: Array, *, neighbors: int = 5) -> float:
 class Fitted:
     """A fit, its coordinates of variance 1, and its estimate of the Laplacian's eigenvalues."""
 
-    model: Any
+    model: DiffusionMaps | Roseland
     coordinates: Array  # (n, count), each of variance 1
     laplacian: Array  # eigenvalues of the Laplacian, (count,)
     seconds: float  # processor seconds
 
 
-def fit_landmarks(model: Any, X: Array) -> Fitted:
+def fit_landmarks(model: DiffusionMaps | Roseland, X: Array) -> Fitted:
     """Fit, and estimate mu: -2 log(lambda) / epsilon for diffusion maps, half of it for Roseland, whose step is two."""
     start = time.process_time()
     model.set_params(n_jobs=1).fit(X)  # on one thread, so that other load on the machine changes the time little
@@ -131,7 +127,7 @@ def draw_rows(X: Array, share: float, random: np.random.Generator) -> Array:
     return X[np.sort(random.choice(len(X), max(2, round(share * len(X))), replace=False))]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HeldOut:
     """Errors of held-out digits against a fit of all digits with the same landmarks."""
 
@@ -142,7 +138,9 @@ class HeldOut:
     flagged: float  # share of held-out digits flagged as far
 
 
-def hold_out(X: Array, label: Array, random: np.random.Generator, *, share: float = 0.25, test: float = 1 / 3) -> Any:
+def hold_out(
+    X: Array, label: Array, random: np.random.Generator, *, share: float = 0.25, test: float = 1 / 3
+) -> tuple[HeldOut, Array, Array, Array, Array]:
     """Fit to part of the rows and extend to the others.
 
     Returns (HeldOut, embedding of the fitted rows, of the held-out rows, numbers of the fitted rows, of the held-out).
@@ -152,8 +150,7 @@ def hold_out(X: Array, label: Array, random: np.random.Generator, *, share: floa
     landmarks = draw_rows(X[old], share, random)
     epsilon = datafold_epsilon(landmarks, random)
     part, whole = (Roseland(2, landmarks=landmarks, epsilon=epsilon, alpha=0.0, t=0).fit(rows) for rows in (X[old], X))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FarPointsWarning)  # `flagged` counts far points
+    with warnings.catch_warnings(action="ignore", category=FarPointsWarning):  # `flagged` counts far points
         extended = part.transform(X[new])
     turned = Alignment.of(part.embedding_, whole.embedding_[old])
     spread = np.sqrt(whole.embedding_.var(axis=0).sum())

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
@@ -16,15 +15,16 @@ from .. import DiffusionMaps, plotting
 from .._runtime.threads import Threads
 from .._runtime.typing import Array
 from ..datasets import clusters_3d, punched_sphere, s_curve, swiss_roll
+from ..engine.model import SpectralModel
 from ..exceptions import OutfoldWarning
 from ..extensions.alignment import Alignment
 from ..extensions.least_squares import JointModel
-from .record import Effort, Experiment, Finding, Outcome, Picture, ResultTable, assertion, comparison, measurement
+from .record import Effort, Experiment, Finding, Outcome, Picture, ResultTable, measurement, relative_error
 
 ROWS, NEIGHBORS, REPEATS = 2048, 25, 5
 SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)  # shares of training rows
 KERNELS = {"graph Laplacian": 0, "Laplace-Beltrami": 1}  # alpha
-SETS: dict[str, tuple[Any, float]] = {  # generator, epsilon
+SETS: dict[str, tuple[Callable[..., tuple[Array, Array]], float]] = {  # generator, epsilon
     "S-curve": (s_curve, 0.5),
     "Swiss roll": (swiss_roll, np.inf),
     "punched sphere": (punched_sphere, 0.5),
@@ -37,9 +37,16 @@ WAYS = {
 }
 PICTURED = "Laplace-Beltrami", 0.5  # kernel and share in the picture
 SATISFACTORY, ACCEPTABLE = 10, 20  # errors in percent of the deviation, our reading of the paper's words
+VIEWS = {"S-curve": (0.4, 0.25), "Swiss roll": (0.35, 0.3), "punched sphere": (0.4, 0.5), "3-D clusters": (0.6, 0.35)}
 
 
-# -- measurements --------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Drawn:
+    """One draw of a data set for the picture: rows, colours and, by way, training rows, test rows, targets, error."""
+
+    X: Array
+    colour: Array
+    ways: dict[str, tuple[Array, Array, Array, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,29 +55,26 @@ class Errors:
 
     # percent, by (data set, share, kernel, way)
     errors: dict[tuple[str, float, str, str], list[float]] = field(default_factory=dict)
-    drawn: dict[str, dict[str, Any]] = field(default_factory=dict)  # by data set: the data, and coordinates by way
+    drawn: dict[str, Drawn] = field(default_factory=dict)  # by data set
     apart: list[str] = field(default_factory=list)  # the data set of each fit whose graph was disconnected
 
-    def median(self, *key: Any) -> float:
-        return float(np.median(self.errors[key]))
-
-    def curve(self, name: str, kernel: str, way: str) -> Array:
-        """Return the median error at each share, (shares,)."""
-        return np.array([self.median(name, share, kernel, way) for share in SHARES])
+    def median(self, name: str, share: float, kernel: str, way: str) -> float:
+        return float(np.median(self.errors[name, share, kernel, way]))
 
     def curves(self, way: str) -> Array:
         """Return the median errors of all data sets and kernels, (sets x kernels, shares)."""
-        return np.array([self.curve(name, kernel, way) for name in SETS for kernel in KERNELS])
+        cases = itertools.product(SETS, KERNELS)
+        return np.array([[self.median(name, share, kernel, way) for share in SHARES] for name, kernel in cases])
 
 
-def places(kernel: str, epsilon: float, train: Array, test: Array) -> Iterator[tuple[str, Array, Array, Any]]:
+def places(kernel: str, epsilon: float, train: Array, test: Array) -> Iterator[tuple[str, Array, Array, DiffusionMaps]]:
     """Yield (way, coordinates of the training rows, extended coordinates of the test rows, fit) for each way."""
-    for coordinates, t in (("diffusion", 0.5), ("canonical", 1)):
+    for way, coordinates, t in (("Nystrom", "diffusion", 0.5), ("training", "canonical", 1)):
         maps = DiffusionMaps(2, epsilon=epsilon, alpha=KERNELS[kernel], t=t, n_neighbors=NEIGHBORS)
         model = maps.set_params(coordinates=coordinates).fit(train)
-        way = "Nystrom" if coordinates == "diffusion" else "training"
         yield way, model.embedding_, model.transform(test) if len(test) else test[:, :2], model
         if way == "training" and len(test):
+            assert isinstance(model.model_, SpectralModel)
             joint = JointModel(model.model_)
             yield "joint", joint.training(train, test, Threads()), joint.embed(test, Threads()), model
 
@@ -81,17 +85,15 @@ def align(seen: Array, new: Array, target: Array) -> tuple[Array, Array, float]:
     Returns both, aligned, and the error of ``new`` in percent.
     """
     onto = Alignment.of(seen, target[: len(seen)])
-    seen, new, true = onto(seen), onto(new), target[len(seen) :]
-    off = np.sqrt(((new - true) ** 2).sum() / ((true - true.mean(axis=0)) ** 2).sum())
-    return seen, new, 100 * float(off)
+    return onto(seen), onto(new), 100 * relative_error(onto(new), target[len(seen) :])
 
 
-def measure(effort: Effort, *, rows: int = ROWS, sets: Any = SETS) -> Errors:
+def measure(effort: Effort, *, rows: int = ROWS, sets: Iterable[str] = SETS) -> Errors:
     """Fit the training rows, extend to the test rows, and compare with a fit of all rows, for several draws."""
     found = Errors()
     draws = list(itertools.product(sets, range(effort.times(REPEATS))))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OutfoldWarning)  # `Errors.apart` counts disconnected graphs instead
+    # `Errors.apart` counts disconnected graphs, so that no warning is needed
+    with warnings.catch_warnings(action="ignore", category=OutfoldWarning):
         for name, repeat in effort.walk(draws, "least-squares"):
             _measure_draw(found, name, effort.seed + repeat, rows, draw=repeat == 0)
     return found
@@ -103,7 +105,7 @@ def _measure_draw(found: Errors, name: str, seed: int, rows: int, *, draw: bool)
     order = np.random.default_rng(seed).permutation(rows)
     X, colour = X[order], (truth[:, 0] if truth.ndim == 2 else truth)[order]
     if draw:
-        found.drawn[name] = {"data": (X, X[:, 2] if make is punched_sphere else colour)}
+        found.drawn[name] = Drawn(X, X[:, 2] if make is punched_sphere else colour)
     for kernel in KERNELS:
         targets = {way: seen for way, seen, _, _ in places(kernel, epsilon, X, X[:0])}
         targets["joint"] = targets["training"]
@@ -115,7 +117,7 @@ def _measure_draw(found: Errors, name: str, seed: int, rows: int, *, draw: bool)
                 if way == "training" and model.report_.components > 1:
                     found.apart.append(name)
                 if draw and (kernel, share) == PICTURED:
-                    found.drawn[name][way] = seen, new, targets[way][size:], off
+                    found.drawn[name].ways[way] = seen, new, targets[way][size:], off
 
 
 def ratio_gap(seed: int, rows: int = ROWS) -> float:
@@ -148,81 +150,70 @@ class Misprints:
         """Compute both on an S-curve with all pairs; half of the rows are training rows."""
         X = s_curve(rows, random_state=seed)[0]
         W = np.exp(-cdist(X, X, "sqeuclidean"))
-        train = W[: rows // 2, : rows // 2]
+        half = rows // 2
+        train = W[:half, :half]
         mass, all_mass = train.sum(axis=1), W.sum(axis=1)
         right, printed = np.sqrt(mass * (train @ (1 / mass))), mass * np.sqrt(train @ (1 / mass))
-        joint = np.sqrt(all_mass * (W @ (1 / all_mass)))[: rows // 2]
+        joint = np.sqrt(all_mass * (W @ (1 / all_mass)))[:half]
         inner, wanted = train / np.outer(right, right), train / np.outer(joint, joint)
+        last = (half - 1, half - 1)
+        top = (eigh(train / np.outer(d, d), eigvals_only=True, subset_by_index=last)[0] for d in (printed, right))
         off = [
             np.linalg.norm(inner * np.outer(factor, factor) - wanted) / np.linalg.norm(wanted)
             for factor in (joint / right, right / joint)
         ]
-        return cls(_top(train, printed), _top(train, right), float(off[0]), float(off[1]))
+        return cls(*map(float, (*top, *off)))
+
+    def findings(self) -> list[Finding]:
+        right = "section 3.2: the greatest eigenvalue of the Laplace-Beltrami kernel is 1"
+        printed = "a misprint in lines 4 and 11 of algorithm 1: 1 / S_i is missing under the root"
+        moved = "inner products of the moved training rows Y D D_X^-1, error against the joint kernel"
+        return [
+            measurement("top eigenvalue with d_i = sqrt(S_i sum_j w_ij / S_j)", self.top_right).near(
+                1.0, within=1e-9, why=right
+            ),
+            measurement("top eigenvalue with d_i = S_i sqrt(sum_j w_ij / S_j)", self.top_printed).near(
+                1.0, within=1e-9, why=printed
+            ),
+            measurement(moved, self.kernel_right).against("the joint kernel", self.kernel_right < 1e-9),
+            measurement("the same with Y D^-1 D_X", self.kernel_printed).against(
+                "the joint kernel",
+                self.kernel_printed < 1e-9,
+                "a misprint in line 15 of algorithm 1: the factors are the wrong way round",
+            ),
+        ]
 
 
-def _top(W: Array, degrees: Array) -> float:
-    n = len(W)
-    return float(eigh(W / np.outer(degrees, degrees), eigvals_only=True, subset_by_index=(n - 1, n - 1))[0])
-
-
-# -- findings ------------------------------------------------------------------------------
-
-
-def _findings(found: Errors, misprints: Misprints, gap: float) -> list[Finding]:
-    joint = found.curves("joint")
-    grows = int((joint[:, -1] > joint[:, 0]).sum())
-    steadily = int((np.diff(joint, axis=1) > 0).all(axis=1).sum())
-    words = "the paper compares pictures; the figure is the worst of four sets and two kernels"
-    return [
-        assertion(
-            "90 / 10: error of the extension, % of the spread",
-            joint[:, 0].max(),
-            "satisfactory",
-            joint[:, 0].max() < SATISFACTORY,
-            f"{words}; we read satisfactory as under {SATISFACTORY} %",
-        ),
-        assertion(
-            "50 / 50: error of the extension, % of the spread",
-            joint[:, -1].max(),
-            "acceptable",
-            joint[:, -1].max() < ACCEPTABLE,
-            f"{words}; we read acceptable as under {ACCEPTABLE} %",
-        ),
-        assertion(
-            "error grows from 90 / 10 to 50 / 50",
-            f"in {grows} of {len(joint)} cases",
-            "larger errors with fewer training rows",
-            grows == len(joint),
-            f"at every step in {steadily} of them",
-        ),
-        *_compared_ways(found, gap),
-        *_misprint_findings(misprints),
-        measurement(
-            "training graphs that fell apart",
-            f"{len(found.apart)} of {sum(map(len, found.errors.values())) // len(WAYS)}",
-            _apart(found.apart),
-        ),
-    ]
-
-
-def _compared_ways(found: Errors, gap: float) -> list[Finding]:
+def _findings(found: Errors, gap: float) -> list[Finding]:
     joint, training, nystrom = (found.curves(way) for way in ("joint", "training", "Nystrom"))
+    first, last = joint[:, 0], joint[:, -1]
+    grows = int((last > first).sum())
+    steadily = int((np.diff(joint, axis=1) > 0).all(axis=1).sum())
     sharper = sum(
         found.median(name, share, "Laplace-Beltrami", "training")
         < found.median(name, share, "graph Laplacian", "training")
-        for name in SETS
-        for share in SHARES
+        for name, share in itertools.product(SETS, SHARES)
     )
+    words = "the paper compares pictures; the figure is the worst of four sets and two kernels; we read"
     return [
+        measurement("90 / 10: error of the extension, % of the spread", first.max()).against(
+            "satisfactory", first.max() < SATISFACTORY, f"{words} satisfactory as under {SATISFACTORY} %"
+        ),
+        measurement("50 / 50: error of the extension, % of the spread", last.max()).against(
+            "acceptable", last.max() < ACCEPTABLE, f"{words} acceptable as under {ACCEPTABLE} %"
+        ),
+        measurement("error grows from 90 / 10 to 50 / 50", f"in {grows} of {len(joint)} cases").against(
+            "larger errors with fewer training rows", grows == len(joint), f"at every step in {steadily} of them"
+        ),
         measurement(
             "error with joint degrees over Nystrom's, median",
-            float(np.median(joint / nystrom)),
+            np.median(joint / nystrom),
             "the paper does not compare with Nystrom. Ratios are better: degrees, and their errors, cancel",
         ),
-        measurement("error with training degrees over Nystrom's, median", float(np.median(training / nystrom))),
+        measurement("error with training degrees over Nystrom's, median", np.median(training / nystrom)),
         measurement(
             "error with joint degrees over that with training degrees, median",
-            float(np.median(joint / training)),
+            np.median(joint / training),
             "the paper's own degrees are the worse: where S' = S (1 + e), they are off by e and the others by e / 2",
         ),
         measurement(
@@ -238,43 +229,12 @@ def _compared_ways(found: Errors, gap: float) -> list[Finding]:
     ]
 
 
-def _apart(names: list[str]) -> str:
-    if not names:
-        return ""
-    where = ", ".join(sorted(set(names)))
-    return f"{where}: all rows of a bridge may be test rows; contrasts of the parts become coordinates then"
-
-
-def _misprint_findings(found: Misprints) -> list[Finding]:
-    return [
-        comparison(
-            "top eigenvalue with d_i = sqrt(S_i sum_j w_ij / S_j)",
-            found.top_right,
-            1.0,
-            within=1e-9,
-            why="section 3.2: the greatest eigenvalue of the Laplace-Beltrami kernel is 1",
-        ),
-        comparison(
-            "top eigenvalue with d_i = S_i sqrt(sum_j w_ij / S_j)",
-            found.top_printed,
-            1.0,
-            within=1e-9,
-            why="a misprint in lines 4 and 11 of algorithm 1: 1 / S_i is missing under the root",
-        ),
-        assertion(
-            "inner products of the moved training rows Y D D_X^-1, error against the joint kernel",
-            found.kernel_right,
-            "the joint kernel",
-            found.kernel_right < 1e-9,
-        ),
-        assertion(
-            "the same with Y D^-1 D_X",
-            found.kernel_printed,
-            "the joint kernel",
-            found.kernel_printed < 1e-9,
-            "a misprint in line 15 of algorithm 1: the factors are the wrong way round",
-        ),
-    ]
+def _apart(found: Errors) -> Finding:
+    """Return a finding on the training graphs that were disconnected, with the names of their data sets."""
+    where = ", ".join(sorted(set(found.apart)))
+    why = f"{where}: all rows of a bridge may be test rows; contrasts of the parts become coordinates then"
+    fits = sum(map(len, found.errors.values())) // len(WAYS)
+    return measurement("training graphs that fell apart", f"{len(found.apart)} of {fits}", why if where else "")
 
 
 def table(found: Errors) -> ResultTable:
@@ -283,45 +243,37 @@ def table(found: Errors) -> ResultTable:
     rows = [
         [name, f"{100 * share:.0f} / {100 - 100 * share:.0f}"]
         + [f"{found.median(name, share, kernel, way):.1f}" for kernel in KERNELS for way in WAYS]
-        for name in SETS
-        for share in SHARES
+        for name, share in itertools.product(SETS, SHARES)
     ]
     return ResultTable("Extended against fitted: error in percent of the spread", columns, rows)
-
-
-# -- picture -------------------------------------------------------------------------------
-
-VIEWS = {"S-curve": (0.4, 0.25), "Swiss roll": (0.35, 0.3), "punched sphere": (0.4, 0.5), "3-D clusters": (0.6, 0.35)}
 
 
 def picture(found: Errors) -> Picture:
     """Draw the data and, for each way, the test rows with lines to their coordinates in the fit of all rows."""
     figure, grid = plotting.grid(len(found.drawn), 1 + len(WAYS), size=(3.3, 3.1))
     for row, (name, drawn) in zip(grid, found.drawn.items()):
-        X, colour = drawn["data"]
-        across, up, depth = _project(X, *VIEWS[name])
+        across, up, depth = _project(drawn.X, *VIEWS[name])
         near = np.argsort(depth)
-        row[0].scatter(across[near], up[near], s=5, c=colour[near], cmap="turbo", linewidths=0)
+        row[0].scatter(across[near], up[near], s=5, c=drawn.colour[near], cmap="turbo", linewidths=0)
         row[0].set_ylabel(name)
         for axes, way in zip(row[1:], WAYS):
-            seen, new, true, off = drawn[way]
+            seen, new, true, off = drawn.ways[way]
             axes.scatter(*seen.T, s=5, c="#b8bec6", linewidths=0, zorder=1)
             ends = np.stack([new, true, np.full_like(new, np.nan)], axis=1).reshape(-1, 2)
             axes.plot(*ends.T, color="#222222", linewidth=0.5, zorder=2)
-            axes.scatter(*new.T, s=7, c=colour[len(seen) :], cmap="turbo", linewidths=0, zorder=3)
+            axes.scatter(*new.T, s=7, c=drawn.colour[len(seen) :], cmap="turbo", linewidths=0, zorder=3)
             axes.text(0.03, 0.97, f"{off:.1f} %", transform=axes.transAxes, va="top")
     for axes, title in zip(grid[0], ("data", *WAYS.values())):
         axes.set_title(title)
-    for axes in itertools.chain.from_iterable(grid):
+    for axes in grid.flat:
         axes.set(xticks=[], yticks=[])
         axes.set_aspect("equal", adjustable="datalim")
         axes.spines[:].set(visible=True, color="#d0d4da")
-    return Picture(
-        "least-squares",
-        figure,
+    caption = (
         "Half of the rows fitted (grey), the others extended (coloured); lines lead to where the fit of all rows has "
-        "them. Laplace-Beltrami; the error of the drawn rows in percent of their spread.",
+        "them. Laplace-Beltrami; the error of the drawn rows in percent of their spread."
     )
+    return Picture("least-squares", figure, caption)
 
 
 def _project(X: Array, turn: float, tilt: float) -> tuple[Array, Array, Array]:
@@ -333,18 +285,20 @@ def _project(X: Array, turn: float, tilt: float) -> tuple[Array, Array, Array]:
 
 def run(effort: Effort) -> Outcome:
     found = measure(effort)
-    findings = _findings(found, Misprints.of(effort.seed), ratio_gap(effort.seed))
+    misprints = Misprints.of(effort.seed).findings()
+    findings = [*_findings(found, ratio_gap(effort.seed)), *misprints, _apart(found)]
     return Outcome(findings, [picture(found)], [table(found)])
 
 
 EXPERIMENT = Experiment(
-    "least-squares",
-    "Extension by least squares",
-    "Wang (2019), Least square approach to out-of-sample extensions of diffusion maps, section 4",
-    "2048 rows, 25 nearest neighbours (union), two coordinates; the paper's epsilon = 1 is 0.5 here, its infinity for "
-    "the Swiss roll the binary graph. Fit the training rows, extend to the test rows, bring the training rows onto "
-    "those of a fit of all rows by a similarity: root mean squared distance of the test rows from theirs, in percent "
-    "of their spread. Median of five draws (the paper shows one). Nystrom: diffusion coordinates at t = 1/2, which are "
-    "the ratios phi_k / phi_0; training and joint: canonical coordinates with degrees of the training rows or of both.",
-    run,
+    name="least-squares",
+    title="Extension by least squares",
+    source="Wang (2019), Least square approach to out-of-sample extensions of diffusion maps, section 4",
+    settings="2048 rows, 25 nearest neighbours (union), two coordinates; the paper's epsilon = 1 is 0.5 here, its "
+    "infinity for the Swiss roll the binary graph. Fit the training rows, extend to the test rows, bring the training "
+    "rows onto those of a fit of all rows by a similarity: root mean squared distance of the test rows from theirs, in "
+    "percent of their spread. Median of five draws (the paper shows one). Nystrom: diffusion coordinates at t = 1/2, "
+    "which are the ratios phi_k / phi_0; training and joint: canonical coordinates with degrees of the training rows "
+    "or of both.",
+    run=run,
 )

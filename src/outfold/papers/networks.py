@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.util import find_spec
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from .. import GRAE, PHATE, DiffusionMaps, DiffusionNet, Isomap, KernelPCA, plotting
+from .. import GRAE, PHATE, DiffusionMaps, DiffusionNet, Isomap, KernelPCA
 from .._runtime.typing import Array
 from ..datasets import rotated_digits, toroidal_helices
-from .record import Effort, Experiment, Finding, Outcome, Picture, ResultTable, assertion, measurement
+from ..neural import Training
+from .record import Effort, Experiment, Finding, Outcome, Picture, ResultTable, has_torch, measurement, plus_minus
 
 RUNS, TEST_SHARE = 2, 0.15  # benchmarks/networks.py makes the ten runs of the slides
 ANGLE_SLACK = 0.09  # radians by which `latent` varies the turn of polar angles
@@ -37,7 +37,17 @@ SLIDES = {  # MSE, R^2, accuracy
 }
 
 
-@dataclass(frozen=True)
+class Invertible(Protocol):
+    """A fitted or unfitted model with a way back."""
+
+    def fit(self, X: Array) -> Invertible: ...
+
+    def transform(self, X: Array, *, on_far: str) -> Array: ...
+
+    def inverse_transform(self, X: Array) -> Array: ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Factors:
     """Rows generated from a class and an angle, with a split."""
 
@@ -69,20 +79,21 @@ def _split(name: str, seed: int, X: Array, label: Array, angle: Array) -> Factor
     """Return the rows with the published split if its file exists, else with a random split."""
     if file := _load_stored(name):
         with np.load(file) as arrays:
-            return Factors(X, label, angle, arrays["train"], arrays["test"])
-    train, test = train_test_split(np.arange(len(X)), test_size=TEST_SHARE, random_state=seed)
-    return Factors(X, label, angle, train, test)
+            train, test = arrays["train"], arrays["test"]
+    else:
+        train, test = train_test_split(np.arange(len(X)), test_size=TEST_SHARE, random_state=seed)
+    return Factors(X=X, label=label, angle=angle, train=train, test=test)
 
 
 SETS: dict[str, Callable[[int], Factors]] = {"rotated digits": digits, "toroidal helices": helices}
-METHODS: dict[str, Callable[[int], Any]] = {  # functions of a seed
+METHODS: dict[str, Callable[[int], Invertible]] = {  # functions of a seed
     "diffusion maps": lambda seed: DiffusionMaps(2, inverse="barycentric"),
     TEN_COORDINATES: lambda seed: DiffusionMaps(10, inverse="barycentric"),
     "Isomap": lambda seed: Isomap(2, landmarks=500, inverse="barycentric", random_state=seed),
     "kernel PCA": lambda seed: KernelPCA(2, kernel="rbf", landmarks=500, inverse="barycentric", random_state=seed),
 }
-NETWORKS: dict[str, tuple[Callable[[int], Any], str]] = {  # function of a seed, and its row of the slides
-    "GRAE": (lambda seed: GRAE(2, validation=0.0, random_state=seed), "GRAE (PHATE)"),
+NETWORKS: dict[str, tuple[Callable[[int], Invertible], str]] = {  # function of a seed, and its row of the slides
+    "GRAE": (lambda seed: GRAE(2, training=Training(validation=0.0), random_state=seed), "GRAE (PHATE)"),
     "DiffusionNet of Isomap": (
         lambda seed: DiffusionNet(
             2, spectral=Isomap(n_neighbors=15, landmarks=500), activation="sine", solver="adam", random_state=seed
@@ -90,22 +101,16 @@ NETWORKS: dict[str, tuple[Callable[[int], Any], str]] = {  # function of a seed,
         "Diffusion Nets",
     ),
 }
-LONGER: dict[str, tuple[Callable[[int], Any], str]] = {  # used only by benchmarks/networks.py
-    "GRAE of PHATE": (lambda seed: GRAE(2, target=PHATE(), validation=0.0, random_state=seed), "GRAE (PHATE)"),
+LONGER: dict[str, tuple[Callable[[int], Invertible], str]] = {  # used only by benchmarks/networks.py
+    "GRAE of PHATE": (
+        lambda seed: GRAE(2, target=PHATE(), training=Training(validation=0.0), random_state=seed),
+        "GRAE (PHATE)",
+    ),
     "autoencoder": (
-        lambda seed: GRAE(2, weight=0.0, activation="elu", validation=0.0, random_state=seed),
+        lambda seed: GRAE(2, weight=0.0, activation="elu", training=Training(validation=0.0), random_state=seed),
         "autoencoder",
     ),
 }
-
-
-def methods() -> dict[str, Callable[[int], Any]]:
-    """Return the spectral methods, and the networks if PyTorch is installed."""
-    trained = {name: build for name, (build, _) in NETWORKS.items()} if find_spec("torch") else {}
-    return METHODS | trained
-
-
-# -- the probes ----------------------------------------------------------------------------
 
 
 def latent(train: Array, test: Array, train_angle: Array, test_angle: Array) -> float:
@@ -132,7 +137,7 @@ def latent(train: Array, test: Array, train_angle: Array, test_angle: Array) -> 
     return float(answer)
 
 
-def probes(model: Any, data: Factors) -> tuple[float, float, float]:
+def probes(model: Invertible, data: Factors) -> tuple[float, float, float]:
     """Return three scores on test rows: MSE of the reconstruction, R^2 of the angle (mean over classes), accuracy."""
     train, test = data.train, data.test
     seen, new = (model.transform(data.X[rows], on_far="keep") for rows in (train, test))
@@ -146,71 +151,60 @@ def probes(model: Any, data: Factors) -> tuple[float, float, float]:
     return mse, float(np.mean(scores)), float(classes.score((new - mean) / scale, data.label[test]))
 
 
-def measure(make: Callable[[int], Factors], method: Callable[[int], Any], seed: int) -> tuple[Any, tuple[float, ...]]:
+def measure(
+    make: Callable[[int], Factors], method: Callable[[int], Invertible], seed: int
+) -> tuple[Invertible, tuple[float, ...]]:
     """Return a model fitted to the training rows, and the scores of ``probes``."""
     data = make(seed)
     model = method(seed).fit(data.X[data.train])
     return model, probes(model, data)
 
 
-# -- the experiment ------------------------------------------------------------------------
-
-
 def run(effort: Effort) -> Outcome:
+    trained = {name: build for name, (build, _) in NETWORKS.items()} if has_torch() else {}
     findings: list[Finding] = []
     tables, pictures = [], []
     for name, make in SETS.items():
-        rows: list[list[Any]] = [[f"{model} (slides)", *values] for model, values in SLIDES[name].items()]
-        ours, models = {}, {}
-        for method, build in methods().items():
-            runs = effort.walk(range(effort.times(RUNS)), f"{name}, {method}")
+        rows: list[list[float | str]] = [[f"{model} (slides)", *values] for model, values in SLIDES[name].items()]
+        models = {}
+        for method, build in (METHODS | trained).items():
+            runs = effort.draws(RUNS, f"{name}, {method}")
             found = [measure(make, build, effort.seed + run) for run in runs]
-            models[method], ours[method] = found[0][0], np.array([figures for _, figures in found])
-            mean, spread = ours[method].mean(axis=0), ours[method].std(axis=0)
-            rows.append([f"{method} (ours)", *(f"{m:.4f} ± {s:.4f}" for m, s in zip(mean, spread))])
+            models[method], scores = found[0][0], np.array([figures for _, figures in found])
+            rows.append([f"{method} (ours)", *plus_minus(scores)])
+            findings.append(_finding(name, method, scores.mean(axis=0)))
         tables.append(ResultTable(f"{name}: two coordinates", ["model", "MSE", "R²", "accuracy"], rows))
-        findings += _findings(name, ours)
-        pictures.append(_picture(name, make(effort.seed), models))
+        data = make(effort.seed)  # all rows are drawn; the models were fitted to the training rows
+        shown = {
+            method: (model.transform(data.X, on_far="keep"), data.angle)
+            for method, model in models.items()
+            if method != TEN_COORDINATES
+        }
+        caption = f"{name.capitalize()} in two coordinates, coloured by the angle."
+        pictures.append(Picture.row(name.replace(" ", "-"), caption, shown, size=(4.8, 3.8)))
     return Outcome(findings, pictures, tables)
 
 
-def _findings(name: str, ours: dict[str, Array]) -> list[Finding]:
-    """Compare each network with its row of the slides; spectral methods have none and are shown with all rows."""
-    theirs = "; ".join(f"{model} " + " ".join(f"{x:g}" for x in values) for model, values in SLIDES[name].items())
-    found = []
-    for method, runs in ours.items():
-        title, mean = f"{name}, {method}: MSE, R², accuracy", runs.mean(axis=0)
-        told = " ".join(f"{x:.4f}" for x in mean)
-        if method not in NETWORKS:
-            found.append(measurement(title, told, f"Slides: {theirs}."))
-            continue
-        row = NETWORKS[method][1]
-        mse, latent_factor, accuracy = SLIDES[name][row]
-        as_good = bool(mean[0] <= mse and mean[1] >= latent_factor and mean[2] >= accuracy)
-        found.append(
-            assertion(title, told, f"{row} {mse:g} {latent_factor:g} {accuracy:g}", as_good, "Means of the runs.")
-        )
-    return found
-
-
-def _picture(name: str, data: Factors, models: dict[str, Any]) -> Picture:
-    """Draw the embedding of all rows by each model; the models were fitted to the training rows."""
-    shown = {method: model for method, model in models.items() if method != TEN_COORDINATES}
-    figure, (row,) = plotting.grid(1, len(shown), size=(4.8, 3.8))
-    for axes, (method, model) in zip(row, shown.items()):
-        plotting.embedding(model.transform(data.X, on_far="keep"), colors=data.angle, axes=axes, title=method)
-    return Picture(name.replace(" ", "-"), figure, f"{name.capitalize()} in two coordinates, coloured by the angle.")
+def _finding(name: str, method: str, mean: Array) -> Finding:
+    """Compare a network with its row of the slides; spectral methods have none and are shown with all rows."""
+    ours = measurement(f"{name}, {method}: MSE, R², accuracy", " ".join(f"{x:.4f}" for x in mean))
+    if method not in NETWORKS:
+        slides = "; ".join(f"{model} " + " ".join(f"{x:g}" for x in values) for model, values in SLIDES[name].items())
+        return replace(ours, why=f"Slides: {slides}.")
+    row = NETWORKS[method][1]
+    mse, latent_factor, accuracy = SLIDES[name][row]
+    as_good = mean[0] <= mse and mean[1] >= latent_factor and mean[2] >= accuracy
+    return ours.against(f"{row} {mse:g} {latent_factor:g} {accuracy:g}", as_good, "Means of the runs.")
 
 
 EXPERIMENT = Experiment(
-    "networks",
-    "The tables of GRAE, with networks and spectral methods",
-    "Kevin Moon, Out of Sample Extension, slides of STAT 6655, Utah State University; figures of Duque et al., "
+    name="networks",
+    title="The tables of GRAE, with networks and spectral methods",
+    source="Kevin Moon, Out of Sample Extension, slides of STAT 6655, Utah State University; figures of Duque et al., "
     "Geometry Regularized Autoencoders, IEEE TPAMI 2022, doi 10.1109/TPAMI.2022.3222104",
-    "Three digits at 360 rotations (1080 x 784), and two helices on a torus (8000 x 3); 85 % of the rows fitted, 15 % "
-    "embedded and taken back, split as published where the file with the split is at hand; MSE of the reconstruction, "
-    "R² of a linear regression for the angle (polar angle about "
-    "the mean where that fits better; per class, averaged), accuracy of a logistic regression for the class; 10 "
-    "runs in the slides, 2 here.",
-    run,
+    settings="Three digits at 360 rotations (1080 x 784), and two helices on a torus (8000 x 3); 85 % of the rows "
+    "fitted, 15 % embedded and taken back, split as published where the file with the split is at hand; MSE of the "
+    "reconstruction, R² of a linear regression for the angle (polar angle about the mean where that fits better; per "
+    "class, averaged), accuracy of a logistic regression for the class; 10 runs in the slides, 2 here.",
+    run=run,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import importlib.metadata
 import json
 import math
@@ -14,12 +16,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .._version import __version__
-from . import EXPERIMENT_NAMES, html
-from .html import text
-from .record import Effort, Experiment, Finding, NotAtHand, Outcome, Record, ResultTable, Value
+from . import EXPERIMENT_NAMES
+from .record import Effort, Experiment, Finding, NotAtHand, Record, ResultTable, Value
 
 RECORD = "result.json"
 COLUMNS = ("figure", "ours", "paper", "verdict", "remark")
+TITLE = "Outfold: the papers' experiments"
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "matplotlib")
 
 
@@ -32,7 +34,29 @@ def run(experiment: Experiment, effort: Effort, out: Path) -> Record:
             outcome = experiment.run(effort)
         except OSError as error:
             raise NotAtHand(str(error)) from error
-    record = _record(experiment, effort, outcome, time.perf_counter() - start, _notes(heard))
+    seconds = round(time.perf_counter() - start, 1)
+    pictures = [{"file": f"{picture.name}.png", "caption": picture.caption} for picture in outcome.pictures]
+    findings = [Finding(**{**vars(line), "ours": _plain(line.ours)}) for line in outcome.findings]
+    tables = [
+        ResultTable(table.title, list(table.columns), [[_plain(cell) for cell in row] for row in table.rows])
+        for table in outcome.tables
+    ]
+    versions = {"outfold": __version__, "python": platform.python_version()}
+    versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    record = Record(
+        name=experiment.name,
+        title=experiment.title,
+        source=experiment.source,
+        settings=experiment.settings,
+        seconds=seconds,
+        seed=effort.seed,
+        repeats=effort.repeats,
+        versions=versions,
+        findings=findings,
+        tables=tables,
+        pictures=pictures,
+        notes=_notes(heard),
+    )
     folder = out / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.png"):
@@ -61,19 +85,6 @@ def _notes(heard: list[warnings.WarningMessage]) -> list[str]:
     return [f"{kind}, {count} times, first: {first[kind]}" for kind, count in sorted(kinds.items())]
 
 
-def _record(experiment: Experiment, effort: Effort, outcome: Outcome, seconds: float, notes: list[str]) -> Record:
-    pictures = [{"file": f"{picture.name}.png", "caption": picture.caption} for picture in outcome.pictures]
-    findings = [Finding(**{**vars(line), "ours": _plain(line.ours)}) for line in outcome.findings]
-    tables = [
-        ResultTable(table.title, list(table.columns), [[_plain(cell) for cell in row] for row in table.rows])
-        for table in outcome.tables
-    ]
-    versions = {"outfold": __version__, "python": platform.python_version()}
-    versions |= {name: importlib.metadata.version(name) for name in _LIBRARIES}
-    about = (experiment.name, experiment.title, experiment.source, experiment.settings)
-    return Record(*about, round(seconds, 1), effort.seed, effort.repeats, versions, findings, tables, pictures, notes)
-
-
 def _plain(value: Value) -> Value:
     """Return the value for JSON, which has no NaN and no infinity: these become text."""
     if isinstance(value, str):
@@ -86,9 +97,6 @@ def _write(path: Path, text: str) -> None:
     half = path.with_name(path.name + ".part")
     half.write_text(text, encoding="utf-8")
     os.replace(half, path)
-
-
-# -- text ----------------------------------------------------------------------------------
 
 
 def describe(value: Value | None) -> str:
@@ -144,7 +152,30 @@ def grid(columns: Iterable[str], rows: Iterable[Iterable[Value | None]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-# -- the page ------------------------------------------------------------------------------
+# -- the page: no scripts, no network access; all text is escaped --------------------------
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1d2733; --soft: #5b6775; --line: #d5dbe2; --paper: #fff; --shade: #f4f6f8;
+  --good: #11703c; --bad: #a8430a; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e3e8ee; --soft: #9aa6b4; --line: #3a434e; --paper: #14181d;
+  --shade: #1d2329; --good: #5fd08f; --bad: #ffab6b; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 70rem; padding: 1.5rem 1rem 4rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.55 system-ui, sans-serif; }
+h1 { margin: 0 0 .3rem; } h2 { margin: 3.2rem 0 .2rem; padding-top: 1rem; border-top: 1px solid var(--line); }
+h3 { margin: 1.6rem 0 .4rem; font-size: 1rem; }
+p { margin: .4rem 0; max-width: 52rem; } .soft { color: var(--soft); } a { color: inherit; }
+code { background: var(--shade); padding: .1em .35em; border-radius: 4px; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; margin: .8rem 0; }
+th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+th { color: var(--soft); font-weight: 600; } td.figure { font-variant-numeric: tabular-nums; }
+.agrees { color: var(--good); font-weight: 600; white-space: nowrap; }
+.differs { color: var(--bad); font-weight: 600; white-space: nowrap; } .not { color: var(--soft); white-space: nowrap; }
+figure { margin: 1.4rem 0; } figure img { max-width: 100%; height: auto; background: #fff;
+  border: 1px solid var(--line); border-radius: 6px; }
+figcaption { color: var(--soft); font-size: .9rem; max-width: 52rem; }
+""".strip()
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def _html(records: list[Record], out: Path) -> str:
@@ -155,42 +186,50 @@ def _html(records: list[Record], out: Path) -> str:
         f"why), {len(lines) - agree - differ} have nothing there to compare with. Outfold {__version__}."
     )
     toc = "".join(f'<li><a href="#{text(r.name)}">{text(r.title)}</a></li>' for r in records)
-    body = f"<h1>The papers’ experiments, run again</h1><p>{text(count)}</p><nav><ul>{toc}</ul></nav>" + "".join(
-        _section(record, out) for record in records
+    body = f"<h1>The papers’ experiments, run again</h1><p>{text(count)}</p><nav><ul>{toc}</ul></nav>"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+        f"<title>{text(TITLE)}</title><style>{STYLE}</style></head><body><main>{body}"
+        f"{''.join(_section(record, out) for record in records)}</main></body></html>\n"
     )
-    return html.page("Outfold: the papers' experiments", body)
 
 
 def _section(record: Record, out: Path) -> str:
+    findings = [
+        _cell(what) + _cell(ours, "figure") + _cell(paper, "figure") + _cell(word, str(word).split()[0]) + _cell(why)
+        for what, ours, paper, word, why in map(line, record.findings)
+    ]
     parts = [
         f'<section id="{text(record.name)}"><h2>{text(record.title)}</h2>',
         f'<p class="soft">{text(record.source)} · <code>outfold reproduce {text(record.name)}</code> · '
-        f"{record.seconds:.0f} s</p>",
-        f"<p>{text(record.settings)}</p>",
-        '<div class="wide"><table><thead><tr><th>figure</th><th>ours</th><th>paper</th><th></th><th>remark</th></tr>'
-        "</thead><tbody>",
-        *(_finding_row(finding) for finding in record.findings),
-        "</tbody></table></div>",
-        *(_html_table(table) for table in record.tables),
-        *(f'<p class="soft">{text(note)}</p>' for note in record.notes),
-        *(
-            html.figure((out / record.name / picture["file"]).read_bytes(), picture["caption"])
-            for picture in record.pictures
-        ),
-        "</section>",
+        f"{record.seconds:.0f} s</p><p>{text(record.settings)}</p>",
+        _table([*COLUMNS[:3], "", COLUMNS[4]], findings),
     ]
-    return "".join(parts)
+    for table in record.tables:
+        rows = ["".join(_cell(cell, "figure") for cell in row) for row in table.rows]
+        parts.append(f"<h3>{text(table.title)}</h3>{_table(table.columns, rows)}")
+    parts += [f'<p class="soft">{text(note)}</p>' for note in record.notes]
+    for picture in record.pictures:
+        data = base64.b64encode((out / record.name / picture["file"]).read_bytes()).decode("ascii")
+        caption = text(picture["caption"])
+        parts.append(f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">')
+        parts.append(f"<figcaption>{caption}</figcaption></figure>")
+    return "".join([*parts, "</section>"])
 
 
-def _finding_row(finding: Finding) -> str:
-    word = verdict(finding.agrees)
-    return (
-        f'<tr><td>{text(finding.what)}</td><td class="figure">{text(describe(finding.ours))}</td>'
-        f'<td class="figure">{text(describe(finding.paper))}</td><td class="{word.split()[0]}">{word}</td>'
-        f"<td>{text(finding.why)}</td></tr>"
-    )
+def _table(columns: Iterable[str], rows: Iterable[str]) -> str:
+    """Return the HTML of a table; ``rows`` are the HTML of their cells."""
+    head = "".join(f"<th>{text(column)}</th>" for column in columns)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _html_table(table: ResultTable) -> str:
-    rows = ([describe(cell) for cell in row] for row in table.rows)
-    return f"<h3>{text(table.title)}</h3>{html.table(table.columns, rows)}"
+def _cell(value: Value | None, kind: str = "") -> str:
+    return f'<td class="{kind}">{text(describe(value))}</td>' if kind else f"<td>{text(describe(value))}</td>"
+
+
+def text(words: str) -> str:
+    """Return ``words`` escaped for HTML."""
+    return html.escape(words, quote=True)

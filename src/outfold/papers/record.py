@@ -1,17 +1,22 @@
-"""Classes for an experiment, its settings and its results."""
+"""Classes for an experiment, its settings and its results, and what several experiments draw and print alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import numpy as np
 
+from .. import plotting
 from .._runtime.threads import Threads
+from .._runtime.typing import Array
+from ..methods.base import SpectralEstimator
 
 Item = TypeVar("Item")
 Value = float | str
+BARS: dict[str, Any] = {"marker": "o", "markersize": 4, "capsize": 3, "color": "#4477aa"}  # how error bars are drawn
 
 
 @dataclass(frozen=True)
@@ -38,16 +43,37 @@ class Effort:
                 yield item
                 bar.update()
 
+    def draws(self, paper: int, title: str) -> Iterator[int]:
+        """Yield the numbers of the repeats, at most ``paper``, with a progress bar."""
+        return self.walk(range(self.times(paper)), title)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One line of the table: our result next to the paper's."""
 
     what: str
     ours: Value
-    paper: Value | None  # None: the paper shows a picture, or nothing
-    agrees: bool | None  # None: nothing to agree with
+    paper: Value | None = None  # None: the paper shows a picture, or nothing
+    agrees: bool | None = None  # None: nothing to agree with
     why: str = ""  # the reason for a difference, or a remark on the result
+
+    def against(self, paper: str, holds: bool | np.bool_ | None, why: str = "") -> Finding:
+        """Return the finding with a statement of the paper in words, and whether it holds (None: not compared).
+
+        >>> measurement("accuracy", 0.97).against("nearly perfect", 0.97 > 0.95).agrees
+        True
+        """
+        return replace(self, paper=paper, agrees=None if holds is None else bool(holds), why=why)
+
+    def near(self, paper: float, *, within: float, why: str = "") -> Finding:
+        """Return the finding with a number of the paper; it agrees if both differ by at most ``within`` times it.
+
+        >>> measurement("sigma", 0.18).near(0.1756, within=0.05).agrees
+        True
+        """
+        agrees = bool(abs(float(self.ours) - paper) <= within * abs(paper))
+        return replace(self, paper=float(paper), agrees=agrees, why=why)
 
 
 @dataclass(frozen=True)
@@ -67,6 +93,20 @@ class Picture:
     figure: Any  # a matplotlib figure
     caption: str
 
+    @classmethod
+    def row(
+        cls,
+        name: str,
+        caption: str,
+        shown: Mapping[str, tuple[Array | SpectralEstimator, Array]],
+        size: tuple[float, float] = (6.4, 4.8),
+    ) -> Picture:
+        """Draw embeddings in a row; ``shown`` has points (or a fitted estimator) and colours by title."""
+        figure, (row,) = plotting.grid(1, len(shown), size=size)
+        for axes, (title, (points, colors)) in zip(row, shown.items()):
+            plotting.embedding(points, colors=colors, axes=axes, title=title)
+        return cls(name, figure, caption)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -76,8 +116,18 @@ class Outcome:
     pictures: Sequence[Picture]
     tables: Sequence[ResultTable] = ()
 
+    @classmethod
+    def join(cls, parts: Iterable[Outcome]) -> Outcome:
+        """Return the findings, pictures and tables of all parts."""
+        outcomes = list(parts)
+        return cls(
+            [finding for part in outcomes for finding in part.findings],
+            [picture for part in outcomes for picture in part.pictures],
+            [table for part in outcomes for table in part.tables],
+        )
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """An experiment of a paper: name, title, citation, settings, and the function that runs it."""
 
@@ -88,7 +138,7 @@ class Experiment:
     run: Callable[[Effort], Outcome]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """An outcome as stored in a JSON file: plain values, and the names of picture files."""
 
@@ -114,24 +164,35 @@ class Record:
         return cls(**{**values, "findings": findings, "tables": [ResultTable(**table) for table in values["tables"]]})
 
 
-def comparison(what: str, ours: float, paper: float, *, within: float, why: str = "") -> Finding:
-    """Return a finding that agrees if ``ours`` differs from ``paper`` by at most ``within`` times ``paper``.
-
-    >>> comparison("sigma", 0.18, 0.1756, within=0.05).agrees
-    True
-    """
-    return Finding(what, float(ours), float(paper), bool(abs(ours - paper) <= within * abs(paper)), why)
-
-
-def assertion(what: str, ours: Value, paper: str, holds: bool, why: str = "") -> Finding:
-    """Return a finding about a statement of the paper in words, and whether it holds."""
-    return Finding(what, ours if isinstance(ours, str) else float(ours), paper, bool(holds), why)
-
-
 def measurement(what: str, ours: Value, why: str = "") -> Finding:
-    """Return a finding for which the paper has no number and no statement."""
-    return Finding(what, ours if isinstance(ours, str) else float(ours), None, None, why)
+    """Return a finding that is not compared; ``against`` adds what the paper says in words, ``near`` its number."""
+    return Finding(what=what, ours=ours if isinstance(ours, str) else float(ours), why=why)
+
+
+def relative_error(found: Array, wanted: Array) -> float:
+    """Return the root mean squared distance of rows from those wanted, relative to the deviation of the latter."""
+    return float(np.sqrt(((found - wanted) ** 2).sum() / ((wanted - wanted.mean(axis=0)) ** 2).sum()))
+
+
+def plus_minus(runs: Array | Sequence[Sequence[float]], mean: str = ".4f", deviation: str = ".4f") -> list[str]:
+    """Return "mean ± deviation" of each column over the runs, with these formats.
+
+    >>> plus_minus([[1, 5], [3, 5]], ".1f", ".1f")
+    ['2.0 ± 1.0', '5.0 ± 0.0']
+    """
+    pairs = zip(np.mean(runs, axis=0), np.std(runs, axis=0))
+    return [f"{middle:{mean}} ± {spread:{deviation}}" for middle, spread in pairs]
 
 
 class NotAtHand(OSError):
     """The data of an experiment, or PyTorch, is not on this machine and cannot be downloaded."""
+
+
+def has_torch() -> bool:
+    return find_spec("torch") is not None
+
+
+def require_torch() -> None:
+    """Raise ``NotAtHand`` where PyTorch is not installed."""
+    if not has_torch():
+        raise NotAtHand('networks are trained by PyTorch, which is not installed: pip install "outfold[neural]"')

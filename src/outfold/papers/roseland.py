@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+from sklearn.metrics import adjusted_rand_score
 
 from .. import DiffusionMaps, plotting
 from .._runtime.typing import Array
@@ -32,7 +36,7 @@ from .landmark_fits import (
     s_curve_truth,
     thickness,
 )
-from .record import Effort, Experiment, Finding, Outcome, Picture, ResultTable, assertion, measurement
+from .record import Effort, Experiment, Finding, Outcome, Picture, ResultTable, measurement
 
 SHOWN = 2500  # points in a picture
 
@@ -41,21 +45,25 @@ def _seed(random: np.random.Generator) -> int:
     return int(random.integers(2**31))
 
 
-def _some(*columns: Array) -> list[Array]:
-    """Return every k-th row of each array, such that at most ``SHOWN`` rows are drawn."""
-    step = -(-len(columns[0]) // SHOWN)
-    return [column[::step] for column in columns]
+def _scatter(
+    axes: Any, places: Array, shade: Array, *, other: int = 1, title: str = "", within: float = np.inf
+) -> None:
+    """Draw at most ``SHOWN`` points, none beyond ``within``: column 0 of ``places`` against column ``other``."""
+    step = -(-len(places) // SHOWN)
+    points, shade = places[::step, [0, other]], shade[::step]
+    near = np.abs(points).max(axis=1) < within
+    axes.scatter(*points[near].T, c=shade[near], s=5, alpha=0.6, linewidths=0, cmap="viridis")
+    axes.set(xlabel="coordinate 1", ylabel=f"coordinate {other + 1}", title=title)
 
 
 # -- the rectangle (section 3.2.1) ---------------------------------------------------------
 
 
-def rectangle_rows(effort: Effort, n: int = 10_000, share: float = 0.25) -> tuple[Array, dict[str, Fitted], float]:
-    """Return rows of the rectangle, the fits to compare, and twice the cut-off distance of the rows' kernel."""
+def _rectangle(effort: Effort) -> Outcome:
     random = effort.random(1)
-    X = rectangle(n, random_state=_seed(random))
-    landmarks = draw_rows(X, share, random)
-    even = MinDistance(len(landmarks)).select(InMemory(X), np.ones(n), random).points
+    X = rectangle(10_000, random_state=_seed(random))
+    landmarks = draw_rows(X, 0.25, random)
+    even = MinDistance(len(landmarks)).select(InMemory(X), np.ones(len(X)), random).points
     epsilon, own = (datafold_epsilon(points, random) for points in (landmarks, X))
     fits = {
         "Roseland, random landmarks": by_landmarks(X, landmarks, epsilon, 4),
@@ -64,45 +72,37 @@ def rectangle_rows(effort: Effort, n: int = 10_000, share: float = 0.25) -> tupl
         "diffusion maps": by_all(X, own, 4),
         "diffusion maps, epsilon of the landmarks": by_all(X, epsilon, 4),
     }
-    return X, fits, 2 * float(np.sqrt(own * -np.log(1e-8)))
-
-
-def _rectangle(effort: Effort) -> Outcome:
-    X, fits, apart = rectangle_rows(effort)
+    apart = 2 * float(np.sqrt(own * -np.log(1e-8)))  # twice the cut-off distance of the rows' kernel
     truth, values = rectangle_truth(X, 4)
-    rows = [
-        (name, fit.model.epsilon_, missed_share(fit.coordinates, truth), eigenvalue_error(fit.laplacian, values))
-        for name, fit in fits.items()
-    ]
-    random, even, corrected = (float(row[2]) for row in rows[:3])
+    missed = [missed_share(fit.coordinates, truth) for fit in fits.values()]
     table = ResultTable(
         "Rectangle 3x5, 10,000 rows, 2500 landmarks: four functions",
         ("method", "epsilon", "error of the functions", "error of the eigenvalues"),
-        rows,
+        [
+            (name, fit.model.epsilon_, error, eigenvalue_error(fit.laplacian, values))
+            for (name, fit), error in zip(fits.items(), missed)
+        ],
     )
+    plain, spaced, corrected = missed[:3]
     findings = [
-        assertion(
-            "rectangle: error with even landmarks, of that with random ones",
-            even / random,
+        measurement("rectangle: error with even landmarks, of that with random ones", spaced / plain).against(
             "no improvement",
-            even > 0.8 * random,
-            f"Errors {even:.3f} and {random:.3f} of the first four functions at the same epsilon. Even landmarks take "
+            spaced > 0.8 * plain,
+            f"Errors {spaced:.3f} and {plain:.3f} of the first four functions at the same epsilon. Even landmarks take "
             "the landmarks' part of the random crowding away; the rows' own stays. Rows two cut-offs apart "
             f"({apart:.2f}), which the thesis prints, would be a hundred or so, not the 2500 of its caption: ours are "
             "2500 rows as far apart as that number allows.",
         ),
         measurement(
             "rectangle: error with our density correction (alpha=1), of that without",
-            corrected / random,
+            corrected / plain,
             "The rows are even, their random crowding is not: alpha=0 sees it three times over.",
         ),
     ]
-    names = list(fits)[:4]
     figure, axes = plotting.grid(2, 4, size=(3.6, 3.4))
-    for column, name in enumerate(names):
-        for row, other in enumerate((1, 3)):
-            points, shade = _some(fits[name].coordinates[:, [0, other]], X[:, 1])
-            _scatter(axes[row, column], points, shade, name if row == 0 else "", (1, other + 1))
+    for row, other in enumerate((1, 3)):
+        for place, (name, fit) in zip(axes[row], fits.items()):
+            _scatter(place, fit.coordinates, X[:, 1], other=other, title="" if row else name)
     caption = (
         "Rectangle 3x5: first coordinate against the second and the fourth, shaded by y. The second should fill a "
         "square (x against y), the fourth a parabola with Roseland as with diffusion maps."
@@ -110,98 +110,67 @@ def _rectangle(effort: Effort) -> Outcome:
     return Outcome(findings, [Picture("rectangle", figure, caption)], [table])
 
 
-def _scatter(axes: Any, points: Array, shade: Array, title: str, pair: tuple[int, int]) -> None:
-    axes.scatter(*points.T, c=shade, s=5, alpha=0.6, linewidths=0, cmap="viridis")
-    axes.set(xlabel=f"coordinate {pair[0]}", ylabel=f"coordinate {pair[1]}", title=title)
-
-
 # -- digits (sections 3.2.2 and 3.4.2) -----------------------------------------------------
 
 
 def digits() -> tuple[Array, Array]:
     """Return scikit-learn's handwritten digits 0 to 5, (1083, 64), and their labels."""
-    from sklearn.datasets import load_digits
-
     X, label = load_digits(n_class=6, return_X_y=True)
     return X, label
-
-
-def _group(points: Array, label: Array) -> float:
-    """Return the adjusted Rand index of k-means with 6 clusters."""
-    from sklearn.cluster import KMeans
-    from sklearn.metrics import adjusted_rand_score
-
-    found = KMeans(6, n_init=5, random_state=0).fit_predict(points)
-    return float(adjusted_rand_score(label, found))
 
 
 def _digits(effort: Effort) -> Outcome:
     X, label = digits()
     epsilon = datafold_epsilon(X, effort.random(2))
-    first = {"gamma 1": by_landmarks(X, X, epsilon, 5)}
-    fixed = first["gamma 1"].coordinates[:, :2]
-    scores: dict[str, list[tuple[float, ...]]] = {}
+    planes = {"gamma 1": by_landmarks(X, X, epsilon, 5).coordinates[:, :2]}  # of the first fit
+    scores: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
 
     def score(name: str, fit: Fitted) -> None:
         plane = fit.coordinates[:, :2]
-        found = (agreement(plane, label), _group(fit.coordinates, label), aligned_error(plane, fixed), fit.seconds)
-        scores.setdefault(name, []).append(found)
-        first.setdefault(name, fit)
+        groups = KMeans(6, n_init=5, random_state=0).fit_predict(fit.coordinates)
+        alike, off = float(adjusted_rand_score(label, groups)), aligned_error(plane, planes["gamma 1"])
+        scores[name].append((agreement(plane, label), alike, off, fit.seconds))
+        planes.setdefault(name, plane)
 
     score("gamma 1", by_landmarks(X, X, epsilon, 5))  # fitted again, since the time of the first includes compilation
-    for repeat in effort.walk(range(effort.times(5)), "digits"):
+    for repeat in effort.draws(5, "digits"):
         random = effort.random(2, repeat)
         landmarks = draw_rows(X, 0.1, random)
         score("gamma 0.1", by_landmarks(X, landmarks, datafold_epsilon(landmarks, random), 5))
         score("gamma 0.1, epsilon of all rows", by_landmarks(X, landmarks, epsilon, 5))
     score("diffusion maps", by_all(X, epsilon, 5))
     median = {name: np.median(found, axis=0) for name, found in scores.items()}
+    columns = ("5 neighbours of the same digit", "adjusted Rand of 6 means", "distance to gamma 1", "processor seconds")
     table = ResultTable(
         f"Digits 0-5 (gamma 0.1: median of {effort.times(5)} landmark sets)",
-        (
-            "method",
-            "5 neighbours of the same digit",
-            "adjusted Rand of 6 means",
-            "distance to gamma 1",
-            "processor seconds",
-        ),
-        [(name, *map(float, row)) for name, row in median.items()],
+        ("method", *columns),
+        [(name, *row) for name, row in median.items()],
     )
-    figure, axes = plotting.panels(0.85, 0.85, 0.85)
-    for place, name in zip(axes, ("gamma 1", "gamma 0.1", "diffusion maps")):
-        plane = first[name].coordinates[:, :2]
-        moved = Alignment.of(plane, fixed)(plane)
-        plotting.embedding(moved, colors=label, axes=place, title=name)
+    shown = {
+        name: (Alignment.of(planes[name], planes["gamma 1"])(planes[name]), label)
+        for name in ("gamma 1", "gamma 0.1", "diffusion maps")
+    }
     caption = "Digits 0-5 by Roseland with 1083 and with 108 landmarks and by diffusion maps, turned onto the first."
-    return Outcome(_digits_findings(median), [Picture("digits", figure, caption)], [table])
-
-
-def _digits_findings(median: dict[str, Array]) -> list[Finding]:
     few, same, all_ = (median[name] for name in ("gamma 0.1", "gamma 0.1, epsilon of all rows", "gamma 1"))
-    return [
-        assertion(
-            "digits: neighbours of the same digit with gamma 0.1, less those with gamma 1",
-            float(few[0] - all_[0]),
+    neighbours = "digits: neighbours of the same digit with gamma 0.1, less those with gamma 1"
+    findings = [
+        measurement(neighbours, few[0] - all_[0]).against(
             "no gradual improvement for gamma 1",
-            bool(all_[0] - few[0] < 0.05 and all_[1] - few[1] < 0.1),
+            all_[0] - few[0] < 0.05 and all_[1] - few[1] < 0.1,
             f"{few[0]:.3f} and {all_[0]:.3f} in two coordinates; six means in five coordinates find the digits with an "
             f"adjusted Rand index of {few[1]:.2f} and {all_[1]:.2f}. Epsilon, chosen from the landmarks, is wide where "
             f"they are 108; with that of all rows gamma 0.1 has {same[0]:.3f} and {same[1]:.2f}.",
         ),
-        assertion(
-            "digits: aligned distance between the embeddings of gamma 0.1 and 1",
-            float(few[2]),
+        measurement("digits: aligned distance between the embeddings of gamma 0.1 and 1", few[2]).against(
             "mostly rotated and flipped",
-            bool(few[2] < 0.5),
+            few[2] < 0.5,
             f"Left after rotation, reflection and scale, as a share of the spread ({same[2]:.2f} at the same epsilon).",
         ),
-        assertion(
-            "digits: processor seconds with gamma 1, over those with 0.1",
-            float(all_[3] / few[3]),
-            "much faster with 0.1",
-            bool(all_[3] > 2 * few[3]),
+        measurement("digits: processor seconds with gamma 1, over those with 0.1", all_[3] / few[3]).against(
+            "much faster with 0.1", all_[3] > 2 * few[3]
         ),
     ]
+    return Outcome(findings, [Picture.row("digits", caption, shown, size=(5.44, 4.8))], [table])
 
 
 def _out_of_sample(effort: Effort) -> Outcome:
@@ -214,23 +183,20 @@ def _out_of_sample(effort: Effort) -> Outcome:
     plotting.embedding(
         embedded, colors=label[old], new=extended, new_colors=label[new], axes=middle, title="and digits held out"
     )
+    votes = "out of sample: held-out digits whose neighbours vote for them, less fitted ones"
     findings = [
-        assertion(
-            "out of sample: held-out digits whose neighbours vote for them, less fitted ones",
-            float(right - right_seen),
+        measurement(votes, right - right_seen).against(
             "regions match",
-            bool(right > right_seen - 0.05),
+            right > right_seen - 0.05,
             f"{right:.3f} of the held-out, {right_seen:.3f} of the fitted digits, by their 5 nearest fitted digits in "
             f"two coordinates (median of {len(runs)} splits; the thesis has no split, ours holds out a third).",
         ),
-        assertion(
-            "out of sample: distance to the fit of all digits, of the spread",
-            float(error),
+        measurement("out of sample: distance to the fit of all digits, of the spread", error).against(
             "the extension succeeds",
-            bool(error < 0.1),
+            error < 0.1,
             f"Aligned on the fitted digits, which themselves move by {seen:.3f}; same landmarks in both fits.",
         ),
-        measurement("out of sample: share of held-out digits flagged as far", float(flagged)),
+        measurement("out of sample: share of held-out digits flagged as far", flagged),
     ]
     caption = "Digits 0-5: two thirds fitted, one third (outlined) extended through the landmarks alone."
     return Outcome(findings, [Picture("out-of-sample", figure, caption)])
@@ -239,15 +205,17 @@ def _out_of_sample(effort: Effort) -> Outcome:
 # -- the circle (sections 3.2.2 and 3.4.3) -------------------------------------------------
 
 
-def circle_errors(effort: Effort, n: int, shares: Sequence[float], *, epsilon: float | None = None) -> dict[str, Any]:
-    """Return errors on the circle by method, ``median`` over draws, and coordinates of the ``first`` draw.
+def circle_errors(
+    effort: Effort, n: int, shares: Sequence[float], *, epsilon: float | None = None
+) -> tuple[dict[str, Array], dict[str, tuple[Array, Array]]]:
+    """Return errors on the circle by method, medians over draws; and coordinates and shades of the first draw.
 
     The errors are those of cos and sin and of the eigenvalues 1 1 4 4, followed by epsilon and seconds. With
     epsilon=None each fit has datafold's.
     """
-    scores: dict[str, list[tuple[float, ...]]] = {}
+    scores: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
     first: dict[str, tuple[Array, Array]] = {}
-    for repeat in effort.walk(range(effort.times(3)), f"circle of {n}"):
+    for repeat in effort.draws(3, f"circle of {n}"):
         random = effort.random(4, repeat)
         X = circle(n, random_state=_seed(random))
         truth, values = circle_truth(X, 2)
@@ -260,58 +228,47 @@ def circle_errors(effort: Effort, n: int, shares: Sequence[float], *, epsilon: f
         fits["diffusion maps"] = by_all(X, datafold_epsilon(X, random) if epsilon is None else epsilon, 4)
         for name, fit in fits.items():
             pair = missed_share(fit.coordinates[:, :2], truth[:, :2])
-            found = (pair, eigenvalue_error(fit.laplacian, values), fit.model.epsilon_, fit.seconds)
-            scores.setdefault(name, []).append(found)
+            scores[name].append((pair, eigenvalue_error(fit.laplacian, values), fit.model.epsilon_, fit.seconds))
             first.setdefault(name, (fit.coordinates[:, :2], truth[:, 1]))
-    return {"median": {name: np.median(found, axis=0) for name, found in scores.items()}, "first": first}
+    return {name: np.median(found, axis=0) for name, found in scores.items()}, first
 
 
 def _circle(effort: Effort) -> Outcome:
     shares, held = (0.1, 0.5, 1.0), 0.001
-    chosen, same = (circle_errors(effort, 5000, shares, epsilon=epsilon) for epsilon in (None, held))
+    (chosen, first), (same, _) = (circle_errors(effort, 5000, shares, epsilon=epsilon) for epsilon in (None, held))
     columns = ("method", "epsilon", "error of cos and sin", "error of 1 1 4 4", "processor seconds")
+    titles = "Circle of 5000, datafold's epsilon of the landmarks", f"Circle of 5000, epsilon {held} for all"
     tables = [
-        ResultTable(
-            title, columns, [(name, float(e), float(f), float(v), float(s)) for name, (f, v, e, s) in rows.items()]
-        )
-        for title, rows in (
-            ("Circle of 5000, datafold's epsilon of the landmarks", chosen["median"]),
-            (f"Circle of 5000, epsilon {held} for all", same["median"]),
-        )
+        ResultTable(title, columns, [(name, *row[[2, 0, 1, 3]]) for name, row in rows.items()])
+        for title, rows in zip(titles, (chosen, same))
     ]
-    low, middle, high = (chosen["median"][f"gamma {share:g}, alpha=0"] for share in shares)
-    fixed_low, fixed_high = (same["median"][f"gamma {share:g}, alpha=0"] for share in (0.1, 1.0))
+    low, middle, high = (chosen[f"gamma {share:g}, alpha=0"] for share in shares)
+    fixed_low, fixed_high = (same[f"gamma {share:g}, alpha=0"][0] for share in (0.1, 1.0))
+    words = "a larger landmark set improves the approximation"
     findings = [
-        assertion(
-            "circle: error of cos and sin at gamma 1, of that at 0.1",
-            float(high[0] / low[0]),
-            "a larger landmark set improves the approximation",
-            bool(high[0] < middle[0] < low[0]),
+        measurement("circle: error of cos and sin at gamma 1, of that at 0.1", high[0] / low[0]).against(
+            words,
+            high[0] < middle[0] < low[0],
             f"{low[0]:.3f}, {middle[0]:.3f}, {high[0]:.3f} at gamma 0.1, 0.5, 1 with datafold's epsilon, which falls "
             f"from {low[2]:.2g} to {high[2]:.2g} as landmarks are added: what more landmarks gain, a kernel that sees "
             f"too few rows loses, and eigenvalues get worse (errors {low[1]:.2f}, {middle[1]:.2f}, {high[1]:.2f}).",
         ),
-        assertion(
-            f"circle: the same at epsilon {held} for all",
-            float(fixed_high[0] / fixed_low[0]),
-            "a larger landmark set improves the approximation",
-            bool(fixed_high[0] < fixed_low[0]),
-            f"{fixed_low[0]:.3f} and {fixed_high[0]:.3f}: the rows' own crowding, which plain Roseland sees twice, "
-            "bounds what more landmarks can gain.",
+        measurement(f"circle: the same at epsilon {held} for all", fixed_high / fixed_low).against(
+            words,
+            fixed_high < fixed_low,
+            f"{fixed_low:.3f} and {fixed_high:.3f}: the rows' own crowding, which plain Roseland sees twice, bounds "
+            "what more landmarks can gain.",
         ),
-        Finding(
-            "circle: processor seconds at gamma 0.1, 0.5 and 1",
-            f"{low[3]:.2f}, {middle[3]:.2f}, {high[3]:.2f}",
-            "0.25, 2.48, 18.12",
-            None,
-            "Theirs are of a clock on four cores: see the run times for how ours grow.",
+        measurement(
+            "circle: processor seconds at gamma 0.1, 0.5 and 1", f"{low[3]:.2f}, {middle[3]:.2f}, {high[3]:.2f}"
+        ).against(
+            "0.25, 2.48, 18.12", None, "Theirs are of a clock on four cores: see the run times for how ours grow."
         ),
     ]
     names = ["gamma 0.1, alpha=0", "gamma 0.5, alpha=0", "gamma 1, alpha=0", "gamma 0.1, alpha=1", "diffusion maps"]
-    figure, axes = plotting.grid(1, 5, size=(3.6, 3.6))
-    for place, name in zip(axes[0], names):
-        points, shade = _some(*chosen["first"][name])
-        _scatter(place, points, shade, name, (1, 2))
+    figure, (row,) = plotting.grid(1, 5, size=(3.6, 3.6))
+    for place, name in zip(row, names):
+        _scatter(place, *first[name], title=name)
         place.set_aspect("equal", adjustable="datalim")
     caption = "Circle of 5000 rows at three shares of landmarks; with our density correction; by diffusion maps."
     return Outcome(findings, [Picture("circle", figure, caption)], tables)
@@ -326,17 +283,14 @@ def accuracy(effort: Effort, n: int = 2500, pairs: int = 5, epsilon: float = 0.0
     Both have the shape (methods in ``ACCURACY``, pairs).
     """
     functions, eigenvalues = [], []
-    for repeat in effort.walk(range(effort.times(5)), "accuracy"):
+    each = [slice(2 * k, 2 * k + 2) for k in range(pairs)]
+    for repeat in effort.draws(5, "accuracy"):
         random = effort.random(5, repeat)
         X, others = (circle(n, random_state=_seed(random)) for _ in range(2))
         truth, values = circle_truth(X, pairs)
-        fits = (
-            by_all(X, epsilon, 2 * pairs),
-            by_landmarks(X, X, epsilon, 2 * pairs),
-            by_landmarks(X, others, epsilon, 2 * pairs),
-            by_landmarks(X, X, epsilon, 2 * pairs, alpha=1.0),
-        )
-        each = [slice(2 * k, 2 * k + 2) for k in range(pairs)]
+        fits = [by_all(X, epsilon, 2 * pairs)]
+        for landmarks, alpha in ((X, 0.0), (others, 0.0), (X, 1.0)):
+            fits.append(by_landmarks(X, landmarks, epsilon, 2 * pairs, alpha=alpha))
         functions.append([[missed_share(fit.coordinates[:, k], truth[:, k]) for k in each] for fit in fits])
         eigenvalues.append([[eigenvalue_error(fit.laplacian[k], values[k]) for k in each] for fit in fits])
     return np.median(functions, axis=0), np.median(eigenvalues, axis=0)
@@ -346,32 +300,30 @@ def _accuracy(effort: Effort) -> Outcome:
     functions, eigenvalues = accuracy(effort)
     better = [float(np.mean(found[0] < found[1])) for found in (functions, eigenvalues)]
     ratio = functions.mean(axis=1) / functions[0].mean()
+    what = "the same with our density correction: error of the functions over diffusion maps'"
     findings = [
-        assertion(
-            "as many landmarks as rows: share of pairs where diffusion maps err less",
-            float(np.mean(better)),
+        measurement(
+            "as many landmarks as rows: share of pairs where diffusion maps err less", float(np.mean(better))
+        ).against(
             "(almost) always",
-            bool(np.mean(better) >= 0.8),
+            np.mean(better) >= 0.8,
             f"Functions {better[0]:.0%}, eigenvalues {better[1]:.0%} of five pairs; Roseland's functions err "
             f"{ratio[1]:.1f} times as much ({ratio[2]:.1f} with landmarks of their own draw). The thesis names no "
-            f"manifold (it modifies a figure of Shen and Wu): ours is the circle, epsilon 0.001.",
+            "manifold (it modifies a figure of Shen and Wu): ours is the circle, epsilon 0.001.",
         ),
-        assertion(
-            "the same with our density correction: error of the functions over diffusion maps'",
-            float(ratio[3]),
+        measurement(what, ratio[3]).against(
             "always less accurate, even with n = m",
-            bool(ratio[3] > 1.05),
+            ratio[3] > 1.05,
             "The thesis compares Roseland without a density correction with diffusion maps that have one. With alpha=1 "
             "in both the landmarks cost nothing here.",
         ),
     ]
     figure, axes = plotting.panels(1, 1)
+    ks = range(1, functions.shape[1] + 1)
     for place, errors, title in zip(axes, (functions, eigenvalues), ("functions", "eigenvalues")):
         for name, line in zip(ACCURACY, errors):
-            place.plot(range(1, errors.shape[1] + 1), line, marker="o", label=name)
-        place.set(
-            xlabel="pair k", ylabel="relative error", title=title, yscale="log", xticks=range(1, errors.shape[1] + 1)
-        )
+            place.plot(ks, line, marker="o", label=name)
+        place.set(xlabel="pair k", ylabel="relative error", title=title, yscale="log", xticks=ks)
     axes[0].legend(frameon=False)
     caption = "Circle, 2500 rows and as many landmarks: median errors of the pairs cos k, sin k and of k^2."
     return Outcome(findings, [Picture("accuracy", figure, caption)])
@@ -395,10 +347,10 @@ def _s_curve(effort: Effort) -> Outcome:
     errors = np.full((len(sizes), len(shares)), np.nan)
     corrected, shown = [], []
     for row, n in enumerate(sizes):
-        times = effort.times(3)
         for column, share in enumerate(shares):
             if n * share <= 2500:
-                found = [s_curve_error(n, share, effort.random(6, row, column, repeat)) for repeat in range(times)]
+                randoms = (effort.random(6, row, column, repeat) for repeat in range(effort.times(3)))
+                found = [s_curve_error(n, share, random) for random in randoms]
                 errors[row, column] = np.median([error for error, _, _ in found])
                 shown += [(n, *found[0][1:])] if share == 0.25 else []
         corrected.append(s_curve_error(n, 0.25, effort.random(6, row, 1, 0), alpha=1.0)[0])
@@ -406,35 +358,31 @@ def _s_curve(effort: Effort) -> Outcome:
         "S-curve: what eight coordinates miss of its first five functions",
         ("rows", *(f"gamma {share:g}" for share in shares), "gamma 0.25, alpha=1"),
         [
-            (float(n), *(float(e) if np.isfinite(e) else "" for e in line), float(c))
-            for n, line, c in zip(sizes, errors, corrected)
+            (n, *(error if np.isfinite(error) else "" for error in line), last)
+            for n, line, last in zip(sizes, errors, corrected)
         ],
     )
     default = errors[:, 1]
     alone = [missed_share(fit.coordinates[:, :1], s_curve_truth(place, 1)[0]) for _, fit, place in shown]
+    large = "S-curve: error at 10,000 rows and gamma 0.1, of that at 1000 rows and gamma 1"
     findings = [
-        assertion(
-            "S-curve, gamma 0.25: error at 10,000 rows, of that at 1000",
-            float(default[-1] / default[0]),
+        measurement("S-curve, gamma 0.25: error at 10,000 rows, of that at 1000", default[-1] / default[0]).against(
             "the larger, the more precise",
-            bool(default[-1] < default[:-1].min()),
-            f"Errors {default[0]:.3f}, {default[1]:.3f}, {default[2]:.3f} at 1000, 3000 and 10,000 rows; the "
-            f"first coordinate alone misses {alone[0]:.3f}, {alone[1]:.3f}, {alone[2]:.3f} of the first function. The "
+            default[-1] < default[:-1].min(),
+            f"Errors {default[0]:.3f}, {default[1]:.3f}, {default[2]:.3f} at 1000, 3000 and 10,000 rows; the first "
+            f"coordinate alone misses {alone[0]:.3f}, {alone[1]:.3f}, {alone[2]:.3f} of the first function. The "
             "thesis's sizes are in a figure only.",
         ),
-        assertion(
-            "S-curve: error at 10,000 rows and gamma 0.1, of that at 1000 rows and gamma 1",
-            float(errors[-1, 0] / errors[0, 2]),
+        measurement(large, errors[-1, 0] / errors[0, 2]).against(
             "the more rows, the smaller the share of landmarks needed",
-            bool(errors[-1, 0] < errors[0, 2]),
+            errors[-1, 0] < errors[0, 2],
             "A thousand landmarks both times.",
         ),
     ]
     figure, axes = plotting.grid(len(shown), 4, size=(3.4, 2.9))
     for line, (n, fit, place) in zip(axes, shown):
         for axis, other in zip(line, (1, 2, 4, 5)):
-            points, shade = _some(fit.coordinates[:, [0, other]], place[:, 0])
-            _scatter(axis, points, shade, f"{n} rows", (1, other + 1))
+            _scatter(axis, fit.coordinates, place[:, 0], other=other, title=f"{n} rows")
     caption = "S-curve at gamma 0.25: coordinate 1 against others, shaded by length along the S."
     return Outcome(findings, [Picture("s-curve", figure, caption)], [table])
 
@@ -481,18 +429,14 @@ def _noise(effort: Effort) -> Outcome:
         _less("noisy landmarks' curve, thickness over clean ones'", clean[0], noisy[0], "noisier", turned=True),
         _less("noisy landmarks' error over the Gaussian kernel's", noisy[1], gaussian[1], "still more accurate"),
         _less("clean landmarks' curve, thickness over continuous k-NN's", clean[0], graph[0], "less noisy"),
-        assertion(
-            "noise 0.3: continuous k-NN's error over clean landmarks'",
-            graph[1] / clean[1],
+        measurement("noise 0.3: continuous k-NN's error over clean landmarks'", graph[1] / clean[1]).against(
             "approximates the operator better",
             graph[1] < clean[1],
             f"{graph[1]:.3f} and {clean[1]:.3f}; eigenvalue ratios err by {graph[2]:.2f} and {clean[2]:.2f}. Noise "
             "joins the turns of the S: a graph of the noisy rows has short cuts, clean landmarks have none. The thesis "
             "does not print its delta; 1 and 1.5 were tried.",
         ),
-        assertion(
-            "noise 0.3: noisy landmarks' curve, thickness over continuous k-NN's",
-            noisy[0] / graph[0],
+        measurement("noise 0.3: noisy landmarks' curve, thickness over continuous k-NN's", noisy[0] / graph[0]).against(
             "similar",
             abs(noisy[0] / graph[0] - 1) < 0.25,
             f"{noisy[0]:.3f} and {graph[0]:.3f}, whose curve short cuts through the S have bent.",
@@ -507,11 +451,10 @@ def _noise(effort: Effort) -> Outcome:
     )
     figure, axes = plotting.grid(2, 4, size=(3.8, 3.2))
     names = ("clean landmarks, alpha=0", "noisy landmarks, alpha=0", "diffusion maps, Gaussian kernel", chosen)
-    for column, name in enumerate(names):
-        for row, other in enumerate((1, 2)):
-            points, shade = _some(fits[name].coordinates[:, [0, other]], place[:, 0])
-            near = np.abs(points).max(axis=1) < 4
-            _scatter(axes[row, column], points[near], shade[near], name if row == 0 else "", (1, other + 1))
+    for row, other in enumerate((1, 2)):
+        for axis, name in zip(axes[row], names):
+            title = "" if row else name
+            _scatter(axis, fits[name].coordinates, place[:, 0], other=other, title=title, within=4)
     caption = (
         "S-curve with noise 0.3: coordinates 2 and 3 against 1, which without noise are thin curves; points beyond "
         "four deviations are left out."
@@ -521,47 +464,31 @@ def _noise(effort: Effort) -> Outcome:
 
 def _less(what: str, one: float, other: float, words: str, *, turned: bool = False) -> Finding:
     """Return a finding that ``one < other``; it shows the ratio one / other, or other / one if ``turned``."""
-    ratio, told = (other / one, (other, one)) if turned else (one / other, (one, other))
-    return assertion(f"noise 0.3: {what}", ratio, words, one < other, f"{told[0]:.3f} and {told[1]:.3f}.")
+    above, below = (other, one) if turned else (one, other)
+    why = f"{above:.3f} and {below:.3f}."
+    return measurement(f"noise 0.3: {what}", above / below).against(words, one < other, why)
 
 
-# -- the experiment ------------------------------------------------------------------------
-
-PARTS: tuple[Callable[[Effort], Outcome], ...] = (
-    _rectangle,
-    _digits,
-    _circle,
-    _s_curve,
-    _out_of_sample,
-    _accuracy,
-    _noise,
-)
+PARTS = (_rectangle, _digits, _circle, _s_curve, _out_of_sample, _accuracy, _noise)
 
 
-def _run(effort: Effort) -> Outcome:
-    found = [part(effort) for part in PARTS]
-    return Outcome(
-        [line for outcome in found for line in outcome.findings],
-        [picture for outcome in found for picture in outcome.pictures],
-        [table for outcome in found for table in outcome.tables],
-    )
+def run(effort: Effort) -> Outcome:
+    return Outcome.join(part(effort) for part in PARTS)
 
 
 EXPERIMENT = Experiment(
     name="roseland",
     title="Roseland against diffusion maps",
     source="Vazova (2021), Scalable Manifold Learning through Landmark Diffusion, sections 3.2 and 3.4",
-    settings=(
-        "Kernel exp(-d^2 / (2 epsilon)), as here. Epsilon by datafold's optimize_parameters: the squared largest "
-        "distance to a 25th neighbour over 18.4, of the landmarks for Roseland, of the rows for diffusion maps "
-        "(alpha=1). Roseland is the thesis's, alpha=0; ours with alpha=1, which removes the density, stands beside it. "
-        "Landmarks are a share gamma of the rows. Rectangle 3x5: 10,000 rows, 2500 landmarks. Digits 0-5: 1083 rows. "
-        "Circle: 5000 rows. Accuracy: 2500 rows and landmarks. Noise: S-curve of 10,000 rows, 2500 landmarks, 0.3. The "
-        "thesis shows pictures; the errors are ours: the root mean squared sine of the angles between found and true "
-        "functions, the relative error of eigenvalues -2 log(lambda) / epsilon (Roseland: one half, its step is two), "
-        "how far points are from the mean curve of their embedding. Not in its text, chosen here: three "
-        "gammas of the circle (0.1, 0.5, 1), sizes of the S-curve (1000, 3000, 10,000), the split of the digits (2 to "
-        "1), k=25 and delta 1 and 1.5 of continuous k-NN (the better one counts), repeats (medians of 3 or 5 draws)."
-    ),
-    run=_run,
+    settings="Kernel exp(-d^2 / (2 epsilon)), as here. Epsilon by datafold's optimize_parameters: the squared largest "
+    "distance to a 25th neighbour over 18.4, of the landmarks for Roseland, of the rows for diffusion maps (alpha=1). "
+    "Roseland is the thesis's, alpha=0; ours with alpha=1, which removes the density, stands beside it. Landmarks are "
+    "a share gamma of the rows. Rectangle 3x5: 10,000 rows, 2500 landmarks. Digits 0-5: 1083 rows. Circle: 5000 rows. "
+    "Accuracy: 2500 rows and landmarks. Noise: S-curve of 10,000 rows, 2500 landmarks, 0.3. The thesis shows pictures; "
+    "the errors are ours: the root mean squared sine of the angles between found and true functions, the relative "
+    "error of eigenvalues -2 log(lambda) / epsilon (Roseland: one half, its step is two), how far points are from the "
+    "mean curve of their embedding. Not in its text, chosen here: three gammas of the circle (0.1, 0.5, 1), sizes of "
+    "the S-curve (1000, 3000, 10,000), the split of the digits (2 to 1), k=25 and delta 1 and 1.5 of continuous k-NN "
+    "(the better one counts), repeats (medians of 3 or 5 draws).",
+    run=run,
 )
