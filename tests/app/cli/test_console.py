@@ -52,7 +52,7 @@ def test_an_extra_that_is_not_here_is_named(wine, monkeypatch):
 
 def test_a_model_whose_columns_are_of_another_is_refused(tmp_path, data):
     maps = outfold.DiffusionMaps(2).fit(data[0])
-    storage.save(maps, tmp_path / "m.outfold", preparation=Preparation(("a", "b")))
+    storage.save(maps, tmp_path / "m.outfold", preparation=Preparation(columns=("a", "b")))
     answer = call("info", tmp_path / "m.outfold")
     assert answer.exit_code == 2
     assert "do not belong together" in answer.stderr

@@ -47,4 +47,4 @@ def test_parameters_are_told_as_the_command_spells_them(wine):
 
 
 def test_a_column_with_a_comma_can_be_named():
-    assert options.split('a, "b,c" ,d') == ["a", "b,c", "d"]
+    assert options.TableOptions('a, "b,c" ,d', None, None, None).names() == ["a", "b,c", "d"]

@@ -434,9 +434,9 @@ def test_a_million_rows_stay_below_twenty_megabytes(tmp_path, look):
     X = np.asarray(s_curve(1_000_000, noise=0.05, random_state=0)[0])
     estimator = Roseland(6, landmarks=200, random_state=0).fit(X[:5000])
     table = Matrix(X, "many", ("a", "b", "c"), {"kind": [f"kind {at % 30}" for at in range(len(X))]})
-    preparation = Preparation(("a", "b", "c"), label="kind")
+    preparation = Preparation(columns=("a", "b", "c"), label="kind")
     cloud = page_rows.table(estimator, preparation, table)
-    page_html.write(tmp_path / "r.html", "m", estimator, preparation, cloud)
+    page_html.write(tmp_path / "r.html", page_html.Page("m", estimator, preparation, cloud))
     assert (tmp_path / "r.html").stat().st_size < 20_000_000
     view = look((tmp_path / "r.html").as_uri())
     assert "Left out, to keep the file below 20 MB" in view.locator("#notes").inner_text()

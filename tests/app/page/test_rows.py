@@ -25,7 +25,7 @@ ESTIMATORS = {
 def test_coordinates_without_weights_and_weights_make_the_embedding(name):
     X = np.asarray(s_curve(120, random_state=0)[0])
     estimator = ESTIMATORS[name].fit(X)
-    cloud = page_rows.table(estimator, Preparation(("a", "b", "c")), Matrix(X, "t", ("a", "b", "c")))
+    cloud = page_rows.table(estimator, Preparation(columns=("a", "b", "c")), Matrix(X, "t", ("a", "b", "c")))
     time_ = model_facts.diffusion(estimator)
     psi = np.column_stack([s.values for s in cloud.streams if s.role == "coordinate"]).astype(float)
     np.testing.assert_allclose(
@@ -50,31 +50,35 @@ def test_coordinates_without_weights_and_weights_make_the_embedding(name):
 def test_methods_without_a_time_say_why_and_show_what_the_model_gives(estimator, why):
     X = np.asarray(s_curve(80, random_state=0)[0])
     estimator.fit(X)
-    cloud = page_rows.hold_training_rows(estimator, Preparation(("a", "b", "c")))
+    cloud = page_rows.hold_training_rows(estimator, Preparation(columns=("a", "b", "c")))
     assert why in model_facts.diffusion(estimator)["why"]
     places = np.column_stack([s.values for s in cloud.streams if s.role == "coordinate"])
     np.testing.assert_allclose(places, estimator.transform(X, on_far="keep"), rtol=1e-5, atol=1e-30)
-    json.dumps(page_html.describe("m", estimator, Preparation(("a", "b", "c")), cloud, live=None), allow_nan=False)
+    json.dumps(
+        page_html.Page("m", estimator, Preparation(columns=("a", "b", "c")), cloud).describe(live=None), allow_nan=False
+    )
 
 
 def test_clusters_are_a_column_and_landmarks_are_shown_without_a_table():
     X = np.asarray(s_curve(90, random_state=0)[0])
     estimator = SpectralClustering(3, random_state=0).fit(X)
-    cloud = page_rows.hold_training_rows(estimator, Preparation(("a", "b", "c")))
+    cloud = page_rows.hold_training_rows(estimator, Preparation(columns=("a", "b", "c")))
     found = next(stream for stream in cloud.streams if stream.name == "cluster")
     assert [found.words[code] for code in found.values] == [f"cluster {at}" for at in estimator.predict(X)]
-    few = page_rows.hold_training_rows(Roseland(2, landmarks=40, random_state=0).fit(X), Preparation(("a", "b", "c")))
+    few = page_rows.hold_training_rows(
+        Roseland(2, landmarks=40, random_state=0).fit(X), Preparation(columns=("a", "b", "c"))
+    )
     assert few.rows == 90  # the embedding of the fit
     fitted = Roseland(2, landmarks=40, random_state=0).fit(X)
     del fitted.embedding_
-    assert page_rows.hold_training_rows(fitted, Preparation(("a", "b", "c"))).rows == 40
+    assert page_rows.hold_training_rows(fitted, Preparation(columns=("a", "b", "c"))).rows == 40
 
 
 def test_many_rows_are_thinned_and_it_is_said():
     X = np.asarray(s_curve(300, random_state=0)[0])
     table = Matrix(np.where(np.arange(300)[:, None] == 8, np.nan, X), "t", ("a", "b", "c"))
     estimator = DiffusionMaps(2).fit(X[:100])
-    cloud = page_rows.table(estimator, Preparation(("a", "b", "c")), table, most=100)
+    cloud = page_rows.table(estimator, Preparation(columns=("a", "b", "c")), table, most=100)
     number = next(stream for stream in cloud.streams if stream.role == "row").values
     assert number.tolist() == [at for at in range(1, 300, 4) if at != 9]
     assert cloud.rows == 74

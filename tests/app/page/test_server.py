@@ -24,7 +24,8 @@ def test_only_those_with_the_token_see_the_page(folder):
     httpx = pytest.importorskip("httpx")
     live = pytest.importorskip("outfold.app.page.server")
     estimator, preparation = open_model(folder / "m.outfold")
-    routes = live.routes("m", estimator, preparation, page_rows.hold_training_rows(estimator, preparation))
+    page = live.Page("m", estimator, preparation, page_rows.hold_training_rows(estimator, preparation))
+    routes = live.routes(page)
     door = live.Door(
         routes, host="0.0.0.0", port=80, token='s;"cret', limits=live.policy.Limits(), names=(), watch=None
     )

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 import outfold
 from clients import PREPARATION, X, ask, error_of, serving, together
-from outfold.app.service import policy, server, service
+from outfold.app.service import policy, service
 
 TOKEN = "a-token-that-nobody-knows"
 
@@ -117,7 +117,7 @@ def test_answers_carry_security_headers(app):
 
 
 def guarded(endpoint, **limits):
-    return server.application(
+    return policy.Guard(
         [Route("/", endpoint, methods=["GET", "POST"])], host="127.0.0.1", port=8765, limits=policy.Limits(**limits)
     )
 

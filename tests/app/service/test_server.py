@@ -6,7 +6,7 @@ import pytest
 
 import outfold
 from clients import PREPARATION, X, serving
-from outfold.app.service import server, service
+from outfold.app.service import policy, server, service
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +22,6 @@ def test_an_address_that_is_taken_is_named(served):
 
 
 def test_a_host_that_is_not_this_machine_is_told_in_words():
-    app = server.application([], host="nowhere.invalid", port=0, token="t")
+    app = policy.Guard([], host="nowhere.invalid", port=0, token="t")
     with pytest.raises(OSError, match=r"nowhere\.invalid is no address of this machine .*127\.0\.0\.1"):
         server.run(app, "nowhere.invalid", 0)

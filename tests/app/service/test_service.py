@@ -100,7 +100,7 @@ def test_requests_at_the_same_time_do_not_mix(app, served):
 @pytest.mark.filterwarnings("ignore::outfold.exceptions.OutfoldWarning")
 def test_every_method_can_be_served(name):
     estimator = getattr(outfold, name)().fit(X[:150])
-    found = service.Service(estimator, Preparation(COLUMNS))
+    found = service.Service(estimator, Preparation(columns=COLUMNS))
     try:
         app, truth = service.application(found, port=8765), estimator.transform(ROWS, on_far="keep")
         np.testing.assert_array_equal(post(app, "/v1/transform").json()["embedding"], truth)
@@ -153,7 +153,7 @@ def test_a_way_back_is_learnt_at_the_start_where_that_is_quick(served, monkeypat
 
 def test_clusters_come_with_positions():
     estimator = outfold.SpectralClustering(3, random_state=0).fit(X[:200])
-    found = service.Service(estimator, Preparation(COLUMNS))
+    found = service.Service(estimator, Preparation(columns=COLUMNS))
     try:
         answer = post(service.application(found, port=8765), "/v1/transform", X[:50])
         assert answer.json()["cluster"] == estimator.predict(X[:50]).tolist()
@@ -163,7 +163,7 @@ def test_clusters_come_with_positions():
 
 
 def test_a_model_without_names_takes_columns_by_place_and_leaves_out_what_the_fit_left_out():
-    known = Preparation(("column_1", "column_3"), named=False, width=3)
+    known = Preparation(columns=("column_1", "column_3"), named=False, width=3)
     estimator = outfold.DiffusionMaps(2, random_state=0).fit(X[:200, [0, 2]])
     found = service.Service(estimator, known)
     try:
@@ -180,7 +180,9 @@ def test_a_model_without_names_takes_columns_by_place_and_leaves_out_what_the_fi
 def test_distances_that_are_given_are_taken():
     given = np.linalg.norm(X[:60, None] - X[None, :60], axis=2)
     estimator = outfold.ClassicalMDS(2, metric="precomputed").fit(given)
-    found = service.Service(estimator, Preparation(tuple(f"column_{at}" for at in range(1, 61)), named=False, width=60))
+    found = service.Service(
+        estimator, Preparation(columns=tuple(f"column_{at}" for at in range(1, 61)), named=False, width=60)
+    )
     try:
         app = service.application(found, port=8765)
         answer = post(app, "/v1/transform", given[:5])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.linalg import orthogonal_procrustes
@@ -17,6 +16,7 @@ from ... import DiffusionMaps, plotting
 from ..._runtime.typing import Array
 from ...exceptions import FarPointsWarning
 from ...operators.spectrum import spectral_dimension
+from .console import line
 
 _DIGITS = 5
 _COORDINATES = 32
@@ -24,7 +24,7 @@ _DRAWN = 2
 _COPIES = 20  # copies of the held-out points that are timed, so that the rate is stable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """Embeddings and measurements of the demonstration; "unseen" are the held-out digits."""
 
@@ -37,7 +37,7 @@ class Result:
     error_drawn: float  # the same over the coordinates in the picture
     outside: int  # number of held-out digits flagged as outside the data
     rate: float  # points embedded per second
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def run() -> Result:
@@ -47,10 +47,10 @@ def run() -> Result:
         result = _run()
     # far points are not a note: `outside` counts them
     told = [str(w.message) for w in caught if not issubclass(w.category, FarPointsWarning)]
-    return Result(**result, notes=tuple(dict.fromkeys(told)))
+    return replace(result, notes=tuple(dict.fromkeys(told)))
 
 
-def _run() -> dict[str, Any]:
+def _run() -> Result:
     pixels, digit = load_digits(n_class=_DIGITS, return_X_y=True)
     train, test, seen_digit, unseen_digit = train_test_split(
         pixels / 16, digit, test_size=0.25, stratify=digit, random_state=0
@@ -58,17 +58,20 @@ def _run() -> dict[str, Any]:
     model = DiffusionMaps(_COORDINATES).fit(train)
     seen, unseen = model.transform(train), model.transform(test)
     whole = DiffusionMaps(_COORDINATES, epsilon=model.epsilon_).fit(np.vstack([train, test])).embedding_
-    return {
-        "model": model,
-        "seen": seen,
-        "seen_digit": seen_digit,
-        "unseen": unseen,
-        "unseen_digit": unseen_digit,
-        "error": _error(seen, unseen, whole),
-        "error_drawn": _error(seen[:, :_DRAWN], unseen[:, :_DRAWN], whole[:, :_DRAWN]),
-        "outside": int(model.trust(test).flag.sum()),
-        "rate": _rate(model, np.tile(test, (_COPIES, 1))),
-    }
+    start = time.perf_counter()
+    model.transform(np.tile(test, (_COPIES, 1)))
+    seconds = time.perf_counter() - start
+    return Result(
+        model=model,
+        seen=seen,
+        seen_digit=seen_digit,
+        unseen=unseen,
+        unseen_digit=unseen_digit,
+        error=_error(seen, unseen, whole),
+        error_drawn=_error(seen[:, :_DRAWN], unseen[:, :_DRAWN], whole[:, :_DRAWN]),
+        outside=int(model.trust(test).flag.sum()),
+        rate=_COPIES * len(test) / seconds,
+    )
 
 
 def _error(seen: Array, unseen: Array, whole: Array) -> float:
@@ -76,12 +79,6 @@ def _error(seen: Array, unseen: Array, whole: Array) -> float:
     turn, _ = orthogonal_procrustes(whole[: len(seen)], seen)
     truth = whole[len(seen) :] @ turn
     return float(np.linalg.norm(unseen - truth) / np.linalg.norm(truth))
-
-
-def _rate(model: DiffusionMaps, points: Array) -> float:
-    start = time.perf_counter()
-    model.transform(points)
-    return len(points) / (time.perf_counter() - start)
 
 
 def summary(result: Result) -> str:
@@ -101,12 +98,7 @@ def summary(result: Result) -> str:
         *(("note", text) for text in result.notes),
     ]
     title = f"Diffusion maps of the handwritten digits 0 to {_DIGITS - 1}"
-    return "\n".join([title, *(row(*pair) for pair in rows)])
-
-
-def row(name: str, text: str) -> str:
-    """Return one aligned line."""
-    return f"  {name:<10}{text}"
+    return "\n".join([title, *(line(*pair) for pair in rows)])
 
 
 def draw(result: Result, path: Path) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from . import options
-from .console import Console, check_different_files, check_drawable, open_model, prepare_table, size_of, tell_spectrum
+from .console import Console, check_different_files, check_drawable, open_model, size_of, tell_spectrum
 from .options import option
+
+if TYPE_CHECKING:
+    from ...data.tables import Table
+    from ...methods.base import SpectralEstimator
+    from .stream import Walk
 
 
 @click.command(short_help="Fit a table: save the model, the embedding, a picture.")
@@ -20,33 +24,25 @@ from .options import option
 @options.fitting
 @options.choosing
 @options.scaling
-@option("--dask", metavar="ADDRESS|local", help="Fit on a Dask cluster: the address of its scheduler, or local for one "
-        "process a core. Workers must see DATA under the same path.")  # fmt: skip
-@option("--calibrate", is_flag=True, help="Learn how large errors are, by ten fits without a tenth of the rows.")
-@option("--save", type=Path, callback=options.writable(), metavar="FILE", help="Where the model goes (m.outfold).")
-@option("--out", "-o", type=Path, callback=options.writable(*options.TABLE_SUFFIXES, dash=True),
-        metavar="FILE",
-        help="Where positions go: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
-@option("--picture", type=Path, callback=options.writable(*options.PICTURES), metavar="FILE",
-        help="Where a picture goes (png, svg or pdf).")  # fmt: skip
+@option("--dask", "Fit on a Dask cluster: the address of its scheduler, or local for one process a core. Workers must "
+        "see DATA under the same path.", "ADDRESS|local")  # fmt: skip
+@options.flag("--calibrate", "Learn how large errors are, by ten fits without a tenth of the rows.")
+@option("--save", "Where the model goes (m.outfold).", "FILE", callback=options.writable())
+@option("--out -o", "Where positions go: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.", "FILE",
+        callback=options.writable(*options.TABLE_SUFFIXES, dash=True))  # fmt: skip
+@options.picture()
 @options.speaking
 def fit(
     data: str,
-    method: str,
-    columns: str | None,
-    id_: str | None,
-    label: str | None,
-    obsm: str | None,
+    fitting: options.FitOptions,
+    chosen: options.TableOptions,
     scale: str,
     dask: str | None,
     calibrate: bool,
     save: Path | None,
     out: Path | None,
     picture: Path | None,
-    quiet: bool,
-    machine: bool,
-    others: tuple[str, ...],
-    **given: Any,
+    teller: Console,
 ) -> None:
     """Fit DATA, a table (csv, tsv, parquet, feather, npy, npz, zarr, h5ad; - is CSV from standard input).
 
@@ -63,81 +59,62 @@ def fit(
       outfold fit wine.csv --id bottle --save wine.outfold --picture wine.png
       outfold transform wine.outfold more.csv -o places.csv
     """
-    from ...data import table_files
+    from ... import storage
     from . import stream
 
-    teller = _teller(quiet, machine, out)
+    teller.leave_output(out)
     if not (save or out or picture):
         raise click.UsageError("Say what to keep: --save m.outfold, --out embedding.csv or --picture p.png.")
     check_different_files(data, save, out, picture)
-    estimator = options.estimator(method, others, bars=teller.bars, **given)
-    if calibrate and options.recipe(estimator) is None:
-        raise click.UsageError(f"--calibrate is not for {method}, which keeps no rows to hold out.")
+    estimator, recipe = fitting.build(bars=teller.bars)
+    if calibrate and recipe is None:
+        raise click.UsageError(f"--calibrate is not for {fitting.method}, which keeps no rows to hold out.")
     if picture:
         check_drawable(estimator)
-    table = table_files.open_table(data, obsm=obsm)
+    table = chosen.open(data)
     if dask:
-        stream.check_parts(estimator, table)
-    teller.title(f"{method} of {table.told}", command="fit", method=method, data=str(data))
-    source = prepare_table(teller, table, options.split(columns), id_, label, scale)
-    run = partial(stream.fit_there, data=data, obsm=obsm, address=dask) if dask else stream.fit
-    _fit(teller, estimator, source, run, calibrate)
-    if save:
-        _save(teller, estimator, source, save)
-    if out or picture:
-        _embed(teller, estimator, source, out, picture)
-    teller.finish()
-
-
-def _fit(teller: Console, estimator: Any, source: Any, run: Callable[[Any, Any], str], calibrate: bool) -> None:
-    """Fit by ``run``, print the result, and calibrate the error radius if ``calibrate`` is set."""
+        stream.check_parts(recipe, table)
+    teller.title(f"{fitting.method} of {table.told}", command="fit", method=fitting.method, data=str(data))
+    source = chosen.prepare(teller, table, scale)
     with teller.hearing():
         start = time.perf_counter()
-        how = run(estimator, source)
+        if dask:
+            how = stream.fit_there(estimator, source, data, chosen.obsm, dask)
+        else:
+            how = stream.fit(estimator, recipe, source)
         _tell_fit(teller, estimator, time.perf_counter() - start, how)
         if calibrate:
             estimator.calibrate(source)
             teller.row("error", "learnt: transform --trust gives each row a radius for it")
-
-
-def _save(teller: Console, estimator: Any, source: Any, save: Path) -> None:
-    from ... import storage
-
-    storage.save(estimator, save, preparation=source.preparation)
-    teller.row("model", f"{save} ({size_of(save)})", saved=str(save))
-
-
-def _embed(teller: Console, estimator: Any, source: Any, out: Path | None, picture: Path | None) -> None:
-    """Embed the table of the fit, and write the coordinates (``out``) and a picture (``picture``)."""
-    from . import stream
-
-    known, table = source.preparation, source.table
-    carried = [name for name in dict.fromkeys((known.id, known.label)) if name]
-    every = 1 if out else -(-len(source) // stream.PICTURE_ROWS)
-    settings: dict[str, Any] = {"carried": carried, "label": known.label, "draw": bool(picture), "every": every}
-    with teller.progress("embedding", len(source)) as watch:
-        walk = stream.embed(estimator, known, table, out=out, watch=watch, **settings)
-    _tell_out(teller, out, walk, [*carried, *(["cluster"] if hasattr(estimator, "cluster_centers_") else [])])
-    if picture:
-        title = f"{type(estimator).__name__} of {table.told}: {len(source)} rows"
-        stream.draw(estimator, walk, picture, title, known.label)
-        teller.row("picture", str(picture), picture=str(picture))
+    if save:
+        storage.save(estimator, save, preparation=source.preparation)
+        teller.row("model", f"{save} ({size_of(save)})", saved=str(save))
+    if out or picture:
+        known = source.preparation
+        carried = [name for name in dict.fromkeys((known.id, known.label)) if name]
+        every = 1 if out else -(-len(source) // stream.PICTURE_ROWS)
+        embed = partial(stream.embed, out=out, carried=carried, label=known.label, draw=bool(picture), every=every)
+        with teller.progress("embedding", len(source)) as watch:
+            walk = embed(estimator, known, table, watch=watch)
+        _tell_out(teller, out, walk, carried, estimator)
+        if picture:
+            title = f"{type(estimator).__name__} of {table.told}: {len(source)} rows"
+            stream.draw(estimator, walk, picture, title, known.label)
+            teller.row("picture", str(picture), picture=str(picture))
+    teller.finish()
 
 
 @click.command(short_help="Embed the rows of another table with a model.")
-@click.argument("model", type=click.Path(path_type=Path))
+@options.model
 @click.argument("data")
-@option("--out", "-o", type=Path, required=True, callback=options.writable(*options.TABLE_SUFFIXES, dash=True),
-        metavar="FILE",
-        help="Where the table goes: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
-@option("--id", "id_", metavar="COLUMN", help="A column carried along. [default: that of the fit, if it is there]")
-@option("--label", metavar="COLUMN", help="A column carried along. [default: that of the fit, if it is there]")
-@option("--obsm", metavar="KEY", help="Of an h5ad file: this entry of obsm instead of X.")
-@option("--trust", is_flag=True, help="Add columns: support, outside (the data of the fit) and, if calibrated, error.")
-@option("--on-far", type=click.Choice(["warn", "nan", "nearest", "raise"]), default="warn", show_default=True,
-        help="What to do with rows outside the data of the fit.")  # fmt: skip
-@option("--picture", type=Path, callback=options.writable(*options.PICTURES), metavar="FILE",
-        help="Where a picture goes (png, svg or pdf).")  # fmt: skip
+@options.table_out
+@options.carried_id
+@options.carried_label
+@options.obsm
+@options.flag("--trust", "Add columns: support, outside (the data of the fit) and, if calibrated, error.")
+@option("--on-far", "What to do with rows outside the data of the fit.", default="warn",
+        type=click.Choice(["warn", "nan", "nearest", "raise"]))  # fmt: skip
+@options.picture()
 @options.speaking
 def transform(
     model: Path,
@@ -149,8 +126,7 @@ def transform(
     trust: bool,
     on_far: str,
     picture: Path | None,
-    quiet: bool,
-    machine: bool,
+    teller: Console,
 ) -> None:
     """Embed the rows of DATA with a MODEL that fit made.
 
@@ -164,16 +140,14 @@ def transform(
     from ...data import table_files, tables, writers
     from . import stream
 
-    teller = _teller(quiet, machine, out)
+    teller.leave_output(out)
     check_different_files(data, out, picture)
     if trust and out.suffix in writers.NUMBERS_ONLY:
         raise click.UsageError(f"--trust adds columns that {out.suffix} cannot name: write csv, parquet or h5ad.")
     estimator, preparation = open_model(model)
     table = table_files.open_table(data, obsm=obsm)
     preparation.match(table)
-    id_, label = (
-        _carried_columns(table, given, known) for given, known in ((id_, preparation.id), (label, preparation.label))
-    )
+    id_, label = _carried_column(table, id_, preparation.id), _carried_column(table, label, preparation.label)
     if picture:
         check_drawable(estimator)
     carried = [name for name in dict.fromkeys((id_, label)) if name]
@@ -181,13 +155,13 @@ def transform(
     teller.row("scaling", f"as in the fit: {preparation.describe()}", scaling=preparation.scaling)
     if extra := [name for name in preparation.find_ignored(table) if name not in carried]:
         teller.row("ignored", f"columns the model does not know: {tables.join_names(extra)}", ignored=extra)
-    settings: dict[str, Any] = {"carried": carried, "label": label, "trust": trust, "on_far": on_far}
+    embed = partial(stream.embed, out=out, carried=carried, label=label, trust=trust, on_far=on_far, draw=bool(picture))
     with teller.progress("embedding") as watch:
-        walk = stream.embed(estimator, preparation, table, out=out, draw=bool(picture), watch=watch, **settings)
-    teller.row("embedded", f"{walk.rows - walk.missing.left_out} of {walk.rows} rows", rows=walk.rows)
+        walk = embed(estimator, preparation, table, watch=watch)
+    teller.row("embedded", f"{walk.complete} of {walk.rows} rows", rows=walk.rows)
     if walk.missing.left_out:
         teller.row("left out", walk.missing.describe(table))
-    _tell_out(teller, out, walk, [*carried, *(["cluster"] if hasattr(estimator, "cluster_centers_") else [])])
+    _tell_out(teller, out, walk, carried, estimator)
     if walk.outside:
         where = f"the first is {table.unit} {table.places([walk.first_outside or 0])[0]}"
         hint = "" if trust else "; --trust adds a column that says which"
@@ -195,21 +169,19 @@ def transform(
         teller.note(f"{walk.outside} {rows} outside the data of the fit ({where}){hint}.")
     teller.facts["outside"] = walk.outside
     if picture:
-        title = f"{table.told}: {walk.rows - walk.missing.left_out} rows, {walk.outside} outside the data"
+        title = f"{table.told}: {walk.complete} rows, {walk.outside} outside the data"
         stream.draw(estimator, walk, picture, title, label)
         teller.row("picture", str(picture), picture=str(picture))
     teller.finish()
 
 
 @click.command(short_help="From coordinates back to columns of the table.")
-@click.argument("model", type=click.Path(path_type=Path))
+@options.model
 @click.argument("data")
-@option("--out", "-o", type=Path, required=True, callback=options.writable(*options.TABLE_SUFFIXES, dash=True),
-        metavar="FILE",
-        help="Where the table goes: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.")  # fmt: skip
-@option("--id", "id_", metavar="COLUMN", help="A column carried along. [default: that of the fit, if it is there]")
+@options.table_out
+@options.carried_id
 @options.speaking
-def inverse(model: Path, data: str, out: Path, id_: str | None, quiet: bool, machine: bool) -> None:
+def inverse(model: Path, data: str, out: Path, id_: str | None, teller: Console) -> None:
     """Go back from coordinates (DATA, as fit or transform wrote them) to the columns and units of the table fitted.
 
     \b
@@ -219,50 +191,48 @@ def inverse(model: Path, data: str, out: Path, id_: str | None, quiet: bool, mac
     from ...data import table_files, tables
     from . import stream
 
-    teller = _teller(quiet, machine, out)
+    teller.leave_output(out)
     check_different_files(data, out)
     estimator, preparation = open_model(model)
     table = table_files.open_table(data)
-    id_ = _carried_columns(table, id_, preparation.id)
+    id_ = _carried_column(table, id_, preparation.id)
+    carried = [id_] if id_ else []
     teller.title(f"{table.told} back through {model.name}", command="inverse", model=str(model), data=str(data))
     with teller.hearing(), teller.progress("going back") as watch:
-        walk = stream.back(estimator, preparation, table, out=out, carried=[id_] if id_ else [], watch=watch)
+        walk = stream.back(estimator, preparation, table, out=out, carried=carried, watch=watch)
     teller.row("columns", tables.join_names(preparation.columns), columns=list(preparation.columns))
     error = float(estimator.round_trip_error_)
     teller.row("error", f"{error:.1%} of the spread of the columns, on rows held out", round_trip_error=error)
-    _tell_out(teller, out, walk, [id_] if id_ else [])
+    _tell_out(teller, out, walk, carried)
     teller.finish()
 
 
 # -- helpers -------------------------------------------------------------------------------
 
 
-def _teller(quiet: bool, machine: bool, out: Path | None = None) -> Console:
-    if machine and str(out) == "-":
-        raise click.UsageError("--json and -o - both want standard output: name a file for one of them.")
-    return Console(quiet=quiet, machine=machine, aside=str(out) == "-")
-
-
-def _carried_columns(table: Any, given: str | None, known: str | None) -> str | None:
-    if given is not None:
-        table.require([given], "to carry along")
-        return given
+def _carried_column(table: Table, asked: str | None, known: str | None) -> str | None:
+    """Return the column to carry along: the one asked for, which must be there, else that of the fit, if there."""
+    if asked is not None:
+        table.require([asked], "to carry along")
+        return asked
     return known if known in table.names else None
 
 
-def _tell_fit(teller: Console, estimator: Any, seconds: float, how: str) -> None:
-    report: Any = getattr(estimator, "report_", None)
-    anchors = f" on {report.n_anchors} landmarks" if _landmarks(report) else ""
-    teller.row("fitted", f"in {seconds:.1f} s{anchors}{how}", seconds=round(seconds, 3), streamed=bool(how))
+def _tell_fit(teller: Console, estimator: SpectralEstimator, seconds: float, how: str) -> None:
+    report: object = getattr(estimator, "report_", None)
+    samples = getattr(report, "n_samples", 0)
+    anchors = getattr(report, "n_anchors", samples)
+    landmarks = f" on {anchors} landmarks" if anchors < samples else ""
+    teller.row("fitted", f"in {seconds:.1f} s{landmarks}{how}", seconds=round(seconds, 3), streamed=bool(how))
     tell_spectrum(teller, estimator)
 
 
-def _landmarks(report: Any) -> bool:
-    return hasattr(report, "n_anchors") and report.n_anchors < report.n_samples
-
-
-def _tell_out(teller: Console, out: Path | None, walk: Any, carried: list[str]) -> None:
+def _tell_out(
+    teller: Console, out: Path | None, walk: Walk, carried: list[str], estimator: SpectralEstimator | None = None
+) -> None:
+    """Print where the table went, and what it cannot hold: columns carried along and clusters by ``estimator``."""
     from ...data import writers
+    from ..embedding import clusters
 
     if out is None:
         return
@@ -270,5 +240,6 @@ def _tell_out(teller: Console, out: Path | None, walk: Any, carried: list[str]) 
     if walk.missing.left_out:
         text += f"; {walk.missing.left_out} without a position, for missing values"
     teller.row("table", text, out=str(out), rows_out=walk.rows, rows_missing=walk.missing.left_out)
-    if carried and out.suffix in writers.NUMBERS_ONLY:
-        teller.note(f"{out.suffix} holds numbers only, without {' and '.join(carried)}; rows are in order.")
+    lost = [*carried, *(["cluster"] if estimator is not None and clusters(estimator) else [])]
+    if lost and out.suffix in writers.NUMBERS_ONLY:
+        teller.note(f"{out.suffix} holds numbers only, without {' and '.join(lost)}; rows are in order.")

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from . import options
-from .console import Console, check_different_files, open_model, prepare_table, size_of, tell_columns, tell_spectrum
+from .console import Console, check_different_files, open_model, size_of, tell_columns, tell_spectrum
 from .options import option
+
+if TYPE_CHECKING:
+    from ...methods.base import SpectralEstimator
 
 _TUNED = 20_000  # rows that `tune` loads, at most
 
 
 @click.command(short_help="What a model is: method, columns, scaling, spectrum.")
-@click.argument("model", type=click.Path(path_type=Path))
+@options.model
 @options.speaking
-def info(model: Path, quiet: bool, machine: bool) -> None:
+def info(model: Path, teller: Console) -> None:
     """Tell what a MODEL is: method and parameters, columns and scaling, spectrum, size. The whole file is checked.
 
     \b
@@ -28,7 +34,6 @@ def info(model: Path, quiet: bool, machine: bool) -> None:
     from ... import storage
     from ...data import tables
 
-    teller = Console(quiet=quiet, machine=machine)
     estimator, preparation = open_model(model)
     known = storage.describe(model)
     teller.title(f"{model.name}: {known['method']}", command="info", model=str(model), method=known["method"])
@@ -53,35 +58,28 @@ def info(model: Path, quiet: bool, machine: bool) -> None:
     teller.finish()
 
 
-def _list_changes(estimator: Any) -> dict[str, Any]:
+def _list_changes(estimator: SpectralEstimator) -> dict[str, object]:
     """Return the parameters that differ from their defaults."""
     default = type(estimator)().get_params(deep=False)
-    found = {
-        name: value for name, value in estimator.get_params(deep=False).items() if name not in ("verbose", "n_jobs")
-    }
-    return {name: value for name, value in found.items() if repr(value) != repr(default[name])}
+    found = estimator.get_params(deep=False)
+    changed = {name: value for name, value in found.items() if repr(value) != repr(default[name])}
+    return {name: value for name, value in changed.items() if name not in ("verbose", "n_jobs")}
 
 
 @click.command(short_help="What a fit would take, before it takes it.")
 @click.argument("data")
 @options.fitting
 @options.choosing
-@click.option("--workers", type=click.IntRange(1), metavar="N", help="On so many workers of a Dask cluster instead.")
-@click.option("--measure", is_flag=True, help="With --workers: measure seconds a row here first, which takes some.")
+@option("--workers", "On so many workers of a Dask cluster instead.", "N", least=1)
+@options.flag("--measure", "With --workers: measure seconds a row here first, which takes some.")
 @options.speaking
 def plan(
     data: str,
+    fitting: options.FitOptions,
+    chosen: options.TableOptions,
     workers: int | None,
     measure: bool,
-    method: str,
-    columns: str | None,
-    id_: str | None,
-    label: str | None,
-    obsm: str | None,
-    quiet: bool,
-    machine: bool,
-    others: tuple[str, ...],
-    **given: Any,
+    teller: Console,
 ) -> None:
     """Tell bytes and seconds of each stage of a fit of DATA, which may be a size such as 4000000x3.
 
@@ -93,33 +91,30 @@ def plan(
     """
     from ...engine import plan as planning
 
-    teller = Console(quiet=quiet, machine=machine)
-    estimator = options.estimator(method, others, bars=False, **given)
-    if options.recipe(estimator) is None:
-        raise click.UsageError(f"There is no plan for {method}: how long a network trains is found out by training.")
-    size = re.fullmatch(r"([0-9_]+)[x,]([0-9_]+)", data)
-    columns_ = options.split(columns)
-    shape = (int(size[1]), int(size[2])) if size else _shape(data, obsm, columns_, id_, label)
+    estimator, recipe = fitting.build(bars=False)
+    if recipe is None:
+        raise click.UsageError(
+            f"There is no plan for {fitting.method}: how long a network trains is found out by training."
+        )
+    names, size = chosen.names(), re.fullmatch(r"([0-9_]+)[x,]([0-9_]+)", data)
+    shape = (int(size[1]), int(size[2])) if size else _shape(data, chosen, names)
     if measure and workers is None:
         raise click.UsageError("--measure is for --workers: seconds here are those of a typical core.")
     found = planning.plan(shape, estimator, workers=workers, measured=measure)
-    teller.title(str(found), command="plan", method=method, shape=shape, anchors=found.anchors, edges=found.edges)
+    facts = {"command": "plan", "method": fitting.method, "shape": shape, "anchors": found.anchors}
+    teller.title(str(found), **facts, edges=found.edges)
     stages = [{"name": s.name, "bytes": s.bytes, "seconds": s.seconds, "moved": s.moved} for s in found.stages]
     teller.facts |= {"stages": stages, "peak": found.peak, "seconds": found.seconds, "fits": found.fits}
     teller.facts["memory"] = found.memory
     teller.finish()
 
 
-def _shape(
-    data: str, obsm: str | None, columns: list[str] | None, id_: str | None, label: str | None
-) -> tuple[int, int]:
-    from ...data import columns as preparation
-    from ...data import table_files
+def _shape(data: str, chosen: options.TableOptions, names: list[str] | None) -> tuple[int, int]:
+    from ...data.columns import prepare
 
     if data != "-" and not Path(data).exists():
         raise click.UsageError(f"{data} is neither a table that is there nor a size such as 4000000x3.")
-    table = table_files.open_table(data, obsm=obsm)
-    found, missing = preparation.prepare(table, columns=columns, id=id_, label=label)
+    found, missing = prepare(chosen.open(data), columns=names, id=chosen.id_, label=chosen.label)
     return missing.rows - missing.left_out, len(found.columns)
 
 
@@ -128,22 +123,15 @@ def _shape(
 @options.fitting
 @options.choosing
 @options.scaling
-@option("--picture", type=Path, callback=options.writable(*options.PICTURES), metavar="FILE",
-        help="Where a picture of the search goes (png, svg or pdf).")  # fmt: skip
+@options.picture("Where a picture of the search goes (png, svg or pdf).")
 @options.speaking
 def tune(
     data: str,
-    method: str,
-    columns: str | None,
-    id_: str | None,
-    label: str | None,
-    obsm: str | None,
+    fitting: options.FitOptions,
+    chosen: options.TableOptions,
     scale: str,
     picture: Path | None,
-    quiet: bool,
-    machine: bool,
-    others: tuple[str, ...],
-    **given: Any,
+    teller: Console,
 ) -> None:
     """Choose parameters for a fit of DATA by held-out error, stability and bias, and print the call.
 
@@ -151,75 +139,49 @@ def tune(
     Example:
       outfold tune wine.csv --id bottle --label quality --picture tuning.png
     """
-    from ... import plotting
-    from ...data import table_files
-    from ...data.writers import replacing
-    from ...selection import tune as search
+    import numpy as np
 
-    teller = Console(quiet=quiet, machine=machine)
+    from ... import plotting
+    from ...selection import tune as search
+    from .stream import save_picture
+
     check_different_files(data, picture)
-    epsilon = options.value(given.pop("epsilon")) if given.get("epsilon") else "auto"
-    seed, jobs = given["seed"], given["jobs"]
-    estimator = options.estimator(method, others, bars=teller.bars, **given)
+    estimator, _ = replace(fitting, epsilon=None).build(bars=teller.bars)
     if picture:
         plotting.panels(1)
-    table = table_files.open_table(data, obsm=obsm)
-    teller.title(f"{method} of {table.told}", command="tune", method=method, data=data)
-    source = prepare_table(teller, table, options.split(columns), id_, label, scale)
-    rows = _part(source, seed)
+    table = chosen.open(data)
+    teller.title(f"{fitting.method} of {table.told}", command="tune", method=fitting.method, data=data)
+    source = chosen.prepare(teller, table, scale)
+    if len(source) <= _TUNED:
+        rows = source.array()
+    else:  # a random sample; the search itself uses fewer rows still
+        rows = source.take(np.sort(np.random.default_rng(fitting.seed).choice(len(source), _TUNED, replace=False)))
+    epsilon: Any = options.value(fitting.epsilon or "auto")  # a number or a rule; `tune` checks it
+    seed, jobs = fitting.seed, fitting.jobs
     with teller.hearing():
-        settings = {"random_state": seed, "n_jobs": jobs, "verbose": teller.bars}
-        found = search(rows, estimator, epsilon=epsilon, **settings)
+        found = search(rows, estimator, epsilon=epsilon, random_state=seed, n_jobs=jobs, verbose=teller.bars)
     teller.title(f"\n{found}\n")
-    call = _call(data, method, found.best, given, others, columns, id_, label, obsm, scale)
+    call = _call(data, fitting, chosen, scale, found.best)
     teller.row("call", call, call=call, best=found.best, intrinsic=found.intrinsic, coordinates=found.coordinates)
     if picture:
         drawn: Any = plotting.tuning(found).figure
-        with replacing(picture) as beside:
-            drawn.savefig(beside, format=picture.suffix.removeprefix(".").lower(), dpi=150)
+        save_picture(drawn.savefig, picture)
         teller.row("picture", str(picture), picture=str(picture))
-    for text in found.notes:
-        if text not in teller.notes:
-            teller.notes.append(text)  # for the JSON object only: the printed result has them already
+    # for the JSON object only: the printed result has these notes already
+    teller.notes += [text for text in found.notes if text not in teller.notes]
     teller.finish()
 
 
-def _part(source: Any, seed: int) -> Any:
-    """Return all rows, or a random sample of ``_TUNED`` if there are more; the search itself uses fewer still."""
-    import numpy as np
-
-    if len(source) <= _TUNED:
-        return source.array()
-    return source.take(np.sort(np.random.default_rng(seed).choice(len(source), _TUNED, replace=False)))
-
-
 def _call(
-    data: str,
-    method: str,
-    best: dict[str, Any],
-    given: dict[str, Any],
-    others: tuple[str, ...],
-    columns: str | None,
-    id_: str | None,
-    label: str | None,
-    obsm: str | None,
-    scale: str,
+    data: str, fitting: options.FitOptions, chosen: options.TableOptions, scale: str, best: dict[str, Any]
 ) -> str:
     """Return the command line that fits with the best parameters."""
-    import json
-    import shlex
-
-    words = ["outfold", "fit", data, "--method", method]
-    for name, value in (("columns", columns), ("id", id_), ("label", label), ("obsm", obsm)):
-        words += [f"--{name}", value] if value else []
-    words += ["--scale", scale] if scale != "standard" else []
-    words += [
-        word
-        for name in ("neighbors", "landmarks", "seed")
-        if given.get(name)
-        for word in (f"--{name}", str(given[name]))
-    ]
-    words += [word for pair in others if pair.partition("=")[0].strip() not in best for word in ("--set", pair)]
+    flags = {"columns": chosen.columns, "id": chosen.id_, "label": chosen.label, "obsm": chosen.obsm}
+    flags |= {"scale": scale if scale != "standard" else None, "neighbors": fitting.neighbors}
+    flags |= {"landmarks": fitting.landmarks, "seed": str(fitting.seed) if fitting.seed else None}
+    words = ["outfold", "fit", data, "--method", fitting.method]
+    words += [word for name, text in flags.items() if text for word in (f"--{name}", text)]
+    words += [word for pair in fitting.others if pair.partition("=")[0].strip() not in best for word in ("--set", pair)]
     short = {"n_components": "--components", "epsilon": "--epsilon"}
     for name, value in best.items():
         plain = value.tolist() if hasattr(value, "tolist") else value

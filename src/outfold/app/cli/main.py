@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -12,6 +11,8 @@ from ..._version import __version__
 from ...exceptions import ClusterError, TableError
 from . import explore, inspect, options, serve
 from . import fit as cli_fit
+from .console import line
+from .options import option
 
 
 class _Polite(click.Group):
@@ -21,7 +22,7 @@ class _Polite(click.Group):
         """Return the commands in the order in which they were added, not sorted by name."""
         return list(self.commands)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
@@ -62,16 +63,9 @@ def main(debug: bool) -> None:
 
 
 @click.command(short_help="Embed digits the fit has not seen, and draw them.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default="outfold-demo.png",
-    show_default=True,
-    callback=options.writable(*options.PICTURES),
-    metavar="FILE",
-    help="Where the picture goes (png, svg or pdf).",
-)
-@click.option("--quiet", is_flag=True, help="Print nothing unless something is wrong.")
+@option("--out", "Where the picture goes (png, svg or pdf).", "FILE", callback=options.writable(*options.PICTURES),
+        default="outfold-demo.png")  # fmt: skip
+@options.quiet
 def demo(out: Path, quiet: bool) -> None:
     """Embed handwritten digits, then digits the fit has not seen, and draw both.
 
@@ -87,30 +81,19 @@ def demo(out: Path, quiet: bool) -> None:
     try:
         demo.draw(result, out)
     except ImportError as error:
-        click.echo(demo.row("picture", str(error)), err=quiet)
+        click.echo(line("picture", str(error)), err=quiet)
         return
     if not quiet:
-        click.echo(demo.row("picture", str(out)))
+        click.echo(line("picture", str(out)))
 
 
 @click.command(short_help="Run the papers' experiments and put our figures beside theirs.")
 @click.argument("names", nargs=-1, metavar="[NAME ... | all]")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default="outfold-reproduce",
-    show_default=True,
-    callback=options.new_folder,
-    metavar="FOLDER",
-    help="The folder for pictures, tables and the page.",
-)
-@click.option(
-    "--seed", type=click.IntRange(0), metavar="N", default=0, show_default=True, help="Seed of what is drawn at random."
-)
-@click.option(
-    "--repeats", type=click.IntRange(1), metavar="N", help="At most so many repeats of what the papers repeat."
-)
-@click.option("--quiet", is_flag=True, help="Print nothing unless something is wrong.")
+@option("--out", "The folder for pictures, tables and the page.", "FOLDER", callback=options.new_folder,
+        default="outfold-reproduce")  # fmt: skip
+@options.seed
+@option("--repeats", "At most so many repeats of what the papers repeat.", "N", least=1)
+@options.quiet
 def reproduce(names: tuple[str, ...], out: Path, seed: int, repeats: int | None, quiet: bool) -> None:
     """Run the papers' experiments and put our figures beside theirs.
 
@@ -133,9 +116,7 @@ def reproduce(names: tuple[str, ...], out: Path, seed: int, repeats: int | None,
         raise click.UsageError(
             f"There is no experiment {unknown[0]!r}. There are: {', '.join(papers.EXPERIMENT_NAMES)}; or all."
         )
-    wanted = (
-        papers.EXPERIMENT_NAMES if "all" in names else tuple(name for name in papers.EXPERIMENT_NAMES if name in names)
-    )
+    wanted = [name for name in papers.EXPERIMENT_NAMES if name in names or "all" in names]
     plotting.panels(1)  # without matplotlib this raises before anything is computed, and says what to install
     bars = not quiet and sys.stderr.isatty()
     left_out = []
@@ -156,17 +137,9 @@ def reproduce(names: tuple[str, ...], out: Path, seed: int, repeats: int | None,
         click.echo(f"{'page':<15} {out / 'index.html'}")
 
 
-for _command in (
-    demo,
-    cli_fit.fit,
-    cli_fit.transform,
-    cli_fit.inverse,
-    inspect.info,
-    inspect.plan,
-    inspect.tune,
-    explore.explore,
-    explore.report,
-    serve.serve,
-    reproduce,
-):
+_COMMANDS = (
+    *(demo, cli_fit.fit, cli_fit.transform, cli_fit.inverse, inspect.info, inspect.plan, inspect.tune),
+    *(explore.explore, explore.report, serve.serve, reproduce),
+)
+for _command in _COMMANDS:
     main.add_command(_command)

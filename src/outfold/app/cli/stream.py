@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from ...data import writers
 from ...data.columns import Missing, Preparation, Prepared
 from ...data.tables import Table
 from ...engine import plan as planning
+from ...engine.fit import Recipe
 from ...exceptions import TableError
 from ...methods.base import SpectralEstimator
-from . import options
+from ..embedding import EmbeddedRows, EvenSample, clusters, embed_rows, read_batches, spectrum
 
 HELD_BYTES = 1 << 26  # a table of up to this size is loaded; a larger one is read again in each pass
 PICTURE_ROWS = 50_000  # rows in a picture
@@ -29,9 +30,8 @@ LABEL_GROUPS_UP_TO = 20  # groups in a legend; the rarest labels become one grou
 LABEL_LETTERS_UP_TO = 30  # letters of a label in a picture
 
 
-def fit(estimator: Any, source: Prepared) -> str:
+def fit(estimator: SpectralEstimator, recipe: Recipe | None, source: Prepared) -> str:
     """Fit to a table; block by block if the method can and the table is large. Return words that say which."""
-    recipe = options.recipe(estimator)
     streamed = recipe is not None and recipe.streams and 8 * source.shape[0] * source.shape[1] > HELD_BYTES
     if recipe is not None:
         plan = planning.of_recipe(recipe, source.shape, Threads(estimator.n_jobs), not streamed)
@@ -45,14 +45,14 @@ def fit(estimator: Any, source: Prepared) -> str:
     return ", block by block" if streamed else ""
 
 
-def check_parts(estimator: Any, table: Table) -> None:
+def check_parts(recipe: Recipe | None, table: Table) -> None:
     """Refuse a method that cannot be fitted in parts, and a file that cannot be read in parts."""
-    if not getattr(options.recipe(estimator), "streams", False):
+    if recipe is None or not recipe.streams:
         raise ValueError("--dask is for fits that go through rows in parts: --method roseland, or --landmarks N.")
     table.rows  # noqa: B018 (raises if the file cannot be read in parts)
 
 
-def fit_there(estimator: Any, source: Prepared, data: str, obsm: str | None, address: str) -> str:
+def fit_there(estimator: SpectralEstimator, source: Prepared, data: str, obsm: str | None, address: str) -> str:
     """Fit to a table whose parts are read by Dask workers. Return the numbers of parts and workers in words."""
     from ...distributed import cluster
     from ...distributed import rows as dask_rows
@@ -71,8 +71,7 @@ class Walk:
     missing: Missing
     outside: int = 0  # number of rows outside the data of the fit
     first_outside: int | None = None  # the first of these rows
-    every: int = 1  # rows 0, `every`, 2 `every`, ... are stored for a picture
-    drawn: list[tuple[int, Array, bool, Any]] = field(default_factory=list)  # row, coordinates, outside or not, label
+    drawn: EvenSample = field(default_factory=lambda: EvenSample(2 * PICTURE_ROWS))  # coordinates and labels
 
     @property
     def rows(self) -> int:
@@ -80,23 +79,15 @@ class Walk:
         return self.missing.rows
 
     @property
-    def places(self) -> Array:
-        """Coordinates of the stored rows."""
-        return np.array([place for _, place, _, _ in self.drawn])
+    def complete(self) -> int:
+        """Rows without a missing value."""
+        return self.missing.rows - self.missing.left_out
 
-    @property
-    def labels(self) -> list[Any]:
-        """Labels of the stored rows, which colour them."""
-        return [label for *_, label in self.drawn]
-
-    def keep(self, start: int, whole: Array, places: Array, flag: Array, labels: Sequence[Any] | None) -> None:
-        """Store every ``every``-th complete row of a batch; ``every`` doubles when there are too many."""
-        for row, outside in zip(np.flatnonzero(whole).tolist(), flag.tolist()):
-            if (start + row) % self.every == 0:
-                self.drawn.append((start + row, places[row], outside, None if labels is None else labels[row]))
-        while len(self.drawn) > 2 * PICTURE_ROWS:
-            self.every *= 2
-            self.drawn = [kept for kept in self.drawn if kept[0] % self.every == 0]
+    def count_outside(self, number: Array, flag: Array) -> None:
+        """Count the rows with these numbers that are flagged as outside the data."""
+        if flag.any() and self.first_outside is None:
+            self.first_outside = int(number[flag.argmax()])
+        self.outside += int(flag.sum())
 
 
 def embed(
@@ -111,7 +102,7 @@ def embed(
     on_far: str = "keep",
     draw: bool = False,
     every: int = 1,
-    watch: Callable[[int], Any] = int,
+    watch: Callable[[int], object] = int,
 ) -> Walk:
     """Embed every row of a table; a row with a missing value has a line in the output, without coordinates.
 
@@ -127,36 +118,30 @@ def embed(
     watch : called with the number of rows of each batch
     """
     estimator._refuse_batchwise()
-    features, walk = preparation.match(table), Walk(Missing(preparation.columns), every=every)
+    features, walk = preparation.match(table), Walk(Missing(features=preparation.columns))
     numbers = out is not None and Path(out).suffix in writers.NUMBERS_ONLY
     told = _describe_columns(estimator, trust, carried)
     kinds = {} if numbers else {name: table.kind(name) for name in carried} | told
     names = [str(name) for name in estimator.get_feature_names_out()]
     read = list(dict.fromkeys([*carried, *([label] if label else [])]))
     with nullcontext() if out is None else writers.table(out, kinds, names) as add:
-        for batch in table.batches(features, read):
-            whole = walk.missing.add(batch) & ((batch.start + np.arange(len(batch.values))) % every == 0)
-            points = preparation.apply(batch.values[whole])
-            places = np.full((len(whole), len(names)), np.nan)
-            extra: list[list[Any]] = [[None] * len(whole) for _ in told]
-            flag = np.zeros(0, bool)
-            if len(points):
-                found, more, flag = _answer(estimator, points, trust, on_far)
-                places[whole] = found
-                for column, values in zip(extra, more):
-                    for row, given in zip(np.flatnonzero(whole).tolist(), values.tolist()):
-                        column[row] = given
-            if flag.any() and walk.first_outside is None:
-                walk.first_outside = batch.start + int(np.flatnonzero(whole)[flag.argmax()])
-            walk.outside += int(flag.sum())
+        for batch, complete in read_batches(table, features, read, walk.missing, watch):
+            number = batch.start + np.arange(len(complete))
+            whole = np.flatnonzero(complete & (number % every == 0))
+            places = np.full((len(number), len(names)), np.nan)
+            extra = np.full((len(told), len(number)), None)
+            cells = dict(zip(read, batch.carried))
+            if len(whole):
+                found = _answer(estimator, preparation.apply(batch.values[whole]), trust, on_far)
+                places[whole] = found.places
+                for column, values in zip(extra, _columns(found, trust)):
+                    column[whole] = values
+                walk.count_outside(number[whole], found.trust.flag)
+                if draw:
+                    labels = [cells[label][at] for at in whole.tolist()] if label else [None] * len(whole)
+                    walk.drawn.add(number[whole], [places[whole]], [labels])
             if add is not None:
-                kept = dict(zip(read, batch.carried))
-                add([] if numbers else [*(kept[name] for name in carried), *extra], places)
-            if draw and len(points):
-                walk.keep(batch.start, whole, places, flag, batch.carried[read.index(label)] if label else None)
-            watch(len(whole))
-        if not walk.rows:  # raised inside the `with` block, so that no empty table replaces an older file
-            raise TableError(f"{table.told} has no rows.")
+                add([] if numbers else [*(cells[name] for name in carried), *extra.tolist()], places)
     return walk
 
 
@@ -167,7 +152,7 @@ def back(
     *,
     out: str | Path,
     carried: Sequence[str] = (),
-    watch: Callable[[int], Any] = int,
+    watch: Callable[[int], object] = int,
 ) -> Walk:
     """Apply the inverse transform to a table of coordinates, and write the columns of the fitted table to ``out``."""
     names = [str(name) for name in estimator.get_feature_names_out()]
@@ -178,80 +163,67 @@ def back(
     else:
         table.require(names, "of the embedding")
         raise TableError(f"{table.told} has {len(table.numeric)} columns; the embedding has {len(names)} coordinates.")
-    walk = Walk(Missing(tuple(features)))
+    walk = Walk(Missing(features=tuple(features)))
     kinds = {} if Path(out).suffix in writers.NUMBERS_ONLY else {name: table.kind(name) for name in carried}
     with writers.table(out, kinds, list(preparation.columns)) as add:
-        for batch in table.batches(features, carried):
-            whole = walk.missing.add(batch)
+        for batch, whole in read_batches(table, features, carried, walk.missing, watch):
             found = np.full((len(whole), len(preparation.columns)), np.nan)
             if whole.any():
                 found[whole] = preparation.undo(estimator.inverse_transform(batch.values[whole]))
             add(batch.carried if kinds else [], found)
-            watch(len(whole))
-        if not walk.rows:  # raised inside the `with` block, so that no empty table replaces an older file
-            raise TableError(f"{table.told} has no rows.")
     return walk
 
 
-def _describe_columns(estimator: Any, trust: bool, carried: Sequence[str] = ()) -> dict[str, Any]:
+def _describe_columns(estimator: SpectralEstimator, trust: bool, carried: Sequence[str]) -> dict[str, np.dtype[Any]]:
     """Return the columns besides the coordinates, with their types; one in ``carried`` gets the prefix ``outfold_``."""
-    told: dict[str, Any] = {"cluster": np.dtype(np.int64)} if hasattr(estimator, "cluster_centers_") else {}
+    told: dict[str, type] = {"cluster": np.int64} if clusters(estimator) else {}
     if trust:
-        told |= {"support": np.dtype(float), "outside": np.dtype(bool)}
-        told |= {"error": np.dtype(float)} if hasattr(estimator, "calibration_") else {}
-    return {f"outfold_{name}" if name in carried else name: kind for name, kind in told.items()}
+        told |= {"support": float, "outside": bool} | ({"error": float} if hasattr(estimator, "calibration_") else {})
+    return {f"outfold_{name}" if name in carried else name: np.dtype(kind) for name, kind in told.items()}
 
 
-def _answer(estimator: Any, points: Array, trust: bool, on_far: str) -> tuple[Array, list[Array], Array]:
-    """Return coordinates, the columns besides them, and which rows are outside the data."""
-    places, found = estimator.model_.look(points, Threads(estimator.n_jobs))
-    flag = found.flag
-    more = [estimator._clusters(places)] if hasattr(estimator, "cluster_centers_") else []
-    if trust:
-        judged = estimator._add_evidence(points, places, found)
-        more += [judged.support, judged.flag, *([] if judged.error is None else [judged.error])]
-    if flag.any() and on_far in ("nan", "nearest", "raise"):
-        places = np.array(places)
-        estimator._answer_far(on_far, points, places, found)
-    return places, more, flag
+def _columns(found: EmbeddedRows, trust: bool) -> list[Array]:
+    """Return the values of these columns."""
+    columns = [found.clusters, *([found.trust.support, found.trust.flag, found.trust.error] if trust else [])]
+    return [values for values in columns if values is not None]
+
+
+def _answer(estimator: SpectralEstimator, points: Array, trust: bool, on_far: str) -> EmbeddedRows:
+    """Embed points; rows outside the data get the coordinates that ``on_far`` asks for."""
+    found = embed_rows(estimator, points, evidence=trust)
+    if found.trust.flag.any() and on_far in ("nan", "nearest", "raise"):
+        found = replace(found, places=np.array(found.places))
+        estimator._answer_far(on_far, points, found.places, found.trust)
+    return found
 
 
 # -- pictures ------------------------------------------------------------------------------
 
 
-def draw(estimator: Any, walk: Walk, path: Path, title: str, label: str | None) -> None:
+def draw(estimator: SpectralEstimator, walk: Walk, path: Path, title: str, label: str | None) -> None:
     """Draw the first two coordinates, coloured by a label, and the spectrum if it decays, to the file ``path``."""
-    places, colors = _colours_of(walk, label)
-    values = _spectrum_of(estimator)
-    figure, axes = plotting.panels(*([1.0] if values is None else [1.15, 0.85]))
-    plotting.embedding(places, colors=colors, axes=axes[0], title=shorten(title, 70))
-    if values is not None:
+    if not walk.drawn.rows or (places := walk.drawn.join()[0][1]).shape[1] < 2:
+        raise ValueError("A picture needs at least 2 coordinates of a row: fit with --components 2 or more.")
+    colors = groups(walk.drawn.join()[1][0]) if label is not None else None
+    finite = np.isfinite(places).all(axis=1)
+    values, decreasing = spectrum(estimator) or (np.empty(0), False)
+    beside = decreasing and len(values) >= 3
+    figure, axes = plotting.panels(*([1.15, 0.85] if beside else [1.0]))
+    colors = None if colors is None else colors[finite]
+    plotting.embedding(places[finite], colors=colors, axes=axes[0], title=shorten(title, 70))
+    if beside:
         plotting.spectrum(values, axes=axes[1])
+    save_picture(figure.savefig, path)
+
+
+def save_picture(save: Callable[..., object], path: Path) -> None:
+    """Write a figure by its ``savefig``, in the format that ``path`` ends in; if interrupted, the old file stays."""
     with writers.replacing(path) as beside, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # matplotlib warns of letters that the font lacks
-        figure.savefig(beside, format=path.suffix.removeprefix(".").lower(), dpi=150)
+        save(beside, format=path.suffix.removeprefix(".").lower(), dpi=150)
 
 
-def _colours_of(walk: Walk, label: str | None) -> tuple[Array, Array | None]:
-    places = walk.places
-    if places.ndim != 2 or places.shape[1] < 2:
-        raise ValueError("A picture needs at least 2 coordinates of a row: fit with --components 2 or more.")
-    colors = groups(walk.labels) if label is not None else None
-    finite = np.isfinite(places).all(axis=1)
-    return places[finite], None if colors is None else colors[finite]
-
-
-def _spectrum_of(estimator: Any) -> Array | None:
-    """Return the eigenvalues if there are at least three and they decrease, else None."""
-    values = getattr(estimator, "eigenvalues_", None)
-    if values is None or len(values) < 3 or type(estimator).__name__ == "LocallyLinearEmbedding":
-        return None
-    if hasattr(estimator, "laplacian"):
-        return 1 - np.asarray(values) if estimator.laplacian == "random_walk" else None
-    return np.asarray(values)
-
-
-def shorten(text: Any, most: int = LABEL_LETTERS_UP_TO) -> str:
+def shorten(text: object, most: int = LABEL_LETTERS_UP_TO) -> str:
     """Return text as matplotlib can show it: one short line, no formula, no leading "_", which hides a legend entry."""
     plain = "".join(letter if letter.isprintable() else " " for letter in str(text)).replace("$", r"\$").strip()
     plain = plain if len(plain) <= most else plain[: most - 1] + "…"

@@ -8,7 +8,6 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ _DIGIT_RUNS = re.compile(r"([0-9]+)")
 _DTYPES = {"f4": "<f4", "i4": "<i4", "u1": "u1", "u2": "<u2"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Stream:
     """A column of the page: numbers, codes of words, or text."""
 
@@ -46,9 +45,9 @@ class Stream:
             return "q2"
         return {"f": "f4", "i": "i4"}.get(self.values.dtype.kind) or f"u{self.values.dtype.itemsize}"
 
-    def head(self) -> dict[str, Any]:
+    def head(self) -> dict[str, object]:
         """Return the description that a reader needs to decode the bytes."""
-        found: dict[str, Any] = {"name": self.name, "role": self.role, "kind": self.kind}
+        found: dict[str, object] = {"name": self.name, "role": self.role, "kind": self.kind}
         if self.step:
             found |= {"low": self.low, "step": self.step}
         return found | ({"words": list(self.words)} if self.words else {})
@@ -84,10 +83,10 @@ class Stream:
 def numbers(name: str, role: str, values: Array) -> Stream:
     """Return a stream of real numbers (float32), NaN where missing."""
     with np.errstate(over="ignore"):
-        return Stream(name, role, np.asarray(values).astype(np.float32))
+        return Stream(name=name, role=role, values=np.asarray(values).astype(np.float32))
 
 
-def group(name: str, role: str, cells: Sequence[Any]) -> Stream:
+def group(name: str, role: str, cells: Sequence[object]) -> Stream:
     """Return a stream of words as codes: up to ``IN_ORDER`` words are sorted, more are ordered by frequency.
 
     More than ``MOST_WORDS`` different words are stored as text.
@@ -99,25 +98,22 @@ def group(name: str, role: str, cells: Sequence[Any]) -> Stream:
     texts = np.array([_text(cell) for cell in cells], dtype=object)
     words, codes, counts = np.unique(texts.astype(str), return_inverse=True, return_counts=True)
     if len(words) > MOST_WORDS:
-        return Stream(name, role, np.empty(0, np.uint8), cells=tuple(texts))
-    order = (
-        np.argsort(-counts, kind="stable")
-        if len(words) > IN_ORDER
-        else np.array(sorted(range(len(words)), key=_natural(words)))
-    )
+        return Stream(name=name, role=role, values=np.empty(0, np.uint8), cells=tuple(texts))
+    order = np.argsort(-counts, kind="stable")
+    if len(words) <= IN_ORDER:
+        order = np.array(sorted(range(len(words)), key=lambda at: _natural(str(words[at]))))
     places = np.empty(len(order), np.uint8 if len(order) < 256 else np.uint16)
     places[order] = np.arange(len(order))
-    return Stream(name, role, places[codes.ravel()], tuple(str(words[at]) for at in order))
+    return Stream(name=name, role=role, values=places[codes.ravel()], words=tuple(str(words[at]) for at in order))
 
 
-def _natural(words: Any) -> Any:
+def _natural(word: str) -> list[tuple[bool, int, str]]:
     """Return a sort key that puts "digit 9" before "digit 10"."""
-    return lambda at: [
-        (not part.isdecimal(), int(part) if part.isdecimal() else part) for part in _DIGIT_RUNS.split(words[at]) if part
-    ]
+    parts = [part for part in _DIGIT_RUNS.split(word) if part]
+    return [(False, int(part), "") if part.isdecimal() else (True, 0, part) for part in parts]
 
 
-def name_column(name: str, cells: Sequence[Any]) -> Stream:
+def name_column(name: str, cells: Sequence[object]) -> Stream:
     """Return the stream of the names of rows: whole numbers if all are, else text."""
     texts = [_text(cell) for cell in cells]
     try:
@@ -125,11 +121,11 @@ def name_column(name: str, cells: Sequence[Any]) -> Stream:
     except ValueError:
         whole = []
     if whole and all(abs(value) < 1 << 31 and str(value) == text for value, text in zip(whole, texts)):
-        return Stream(name, "id", np.array(whole, np.int32))
-    return Stream(name, "id", np.empty(0, np.uint8), cells=tuple(texts))
+        return Stream(name=name, role="id", values=np.array(whole, np.int32))
+    return Stream(name=name, role="id", values=np.empty(0, np.uint8), cells=tuple(texts))
 
 
-def _text(cell: Any) -> str:
+def _text(cell: object) -> str:
     text = "" if cell is None or cell != cell else str(cell).strip()
     return (text if len(text) <= CELL_LETTERS_UP_TO else text[: CELL_LETTERS_UP_TO - 1] + "…") or "(missing)"
 
@@ -174,7 +170,7 @@ def _letters(stream: Stream) -> str:
     return base64.b64encode(stream.pack()).decode("ascii")
 
 
-def container(head: dict[str, Any], streams: Sequence[Stream]) -> bytes:
+def container(head: dict[str, object], streams: Sequence[Stream]) -> bytes:
     """Return one binary answer: the length of a JSON head (four bytes), the head, and the bytes of each stream."""
     parts = [stream.raw() for stream in streams]
     told = {**head, "streams": [{**s.head(), "bytes": len(p)} for s, p in zip(streams, parts)]}

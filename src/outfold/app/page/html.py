@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ...data.columns import Preparation
 from ...data.writers import replacing
+from ...methods.base import SpectralEstimator
 from . import columns as page_columns
 from . import model_facts
 from .rows import PagePoints
@@ -27,23 +30,29 @@ def asset(name: str) -> str:
     return "\n".join((folder / part).read_text(encoding="utf-8") for part in names)
 
 
-def describe(
-    name: str, estimator: Any, preparation: Any, cloud: PagePoints, *, live: dict[str, Any] | None
-) -> dict[str, Any]:
-    """Return the description that the page reads before the columns: model, spectrum, rows and column types."""
-    return {
-        "model": model_facts.model(name, estimator, preparation),
-        "spectrum": model_facts.spectrum(estimator, cloud.streams),
-        "cloud": cloud.head(),
-        "streams": [stream.head() for stream in cloud.streams],
-        "live": live,
-    }
+@dataclass(frozen=True)
+class Page:
+    """A model, the columns it was fitted with, and the rows to show."""
+
+    name: str
+    estimator: SpectralEstimator
+    preparation: Preparation
+    cloud: PagePoints
+
+    def describe(self, *, live: dict[str, int] | None) -> dict[str, Any]:
+        """Return the description that the page reads before the columns: model, spectrum, rows and column types."""
+        return {
+            "model": model_facts.model(self.name, self.estimator, self.preparation),
+            "spectrum": model_facts.describe_spectrum(self.estimator, self.cloud.streams),
+            "cloud": self.cloud.head(),
+            "streams": [stream.head() for stream in self.cloud.streams],
+            "live": live,
+        }
 
 
-def write(out: Path, name: str, estimator: Any, preparation: Any, cloud: PagePoints) -> list[str]:
+def write(out: Path, page: Page) -> list[str]:
     """Write the page and its data to one self-contained file; return notes on what was left out to limit its size."""
-    style, script = asset("page.css"), asset("page.js")
-    document = describe(name, estimator, preparation, cloud, live=None)
+    style, script, cloud, document = asset("page.css"), asset("page.js"), page.cloud, page.describe(live=None)
     around = len(asset("page.html")) + len(style) + len(script) + len(safe_json(document)) + 1000
     kept, letters, notes = page_columns.fit_ends(cloud.streams, cloud.rows, FILE_BYTES_UP_TO - 2 * around)
     document["streams"] = [stream.head() for stream in kept]
@@ -53,16 +62,16 @@ def write(out: Path, name: str, estimator: Any, preparation: Any, cloud: PagePoi
         "base-uri 'none'; form-action 'none'"
     )
     data = [f'<script type="application/json" id="facts">{safe_json(document)}</script>']
-    data += [f'<script type="text/plain" id="stream-{at}">{text}</script>' for at, text in enumerate(letters)]
-    page = asset("page.html")
+    data += [f'<script type="text/plain" id="stream-{at}">{part}</script>' for at, part in enumerate(letters)]
+    text = asset("page.html")
     for mark, part in (
         ("<!-- policy -->", f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
         ("<!-- style -->", f"<style>{style}</style>"),
         ("<!-- script -->", "\n".join([*data, f"<script>{script}</script>"])),
     ):
-        page = page.replace(mark, part)
+        text = text.replace(mark, part)
     with replacing(out) as beside:
-        beside.write_text(page, encoding="utf-8", newline="\n")
+        beside.write_text(text, encoding="utf-8", newline="\n")
     return notes
 
 
@@ -73,7 +82,7 @@ def serve_asset() -> str:
     return page.replace("<!-- script -->", '<script src="page.js" defer></script>')
 
 
-def safe_json(value: Any) -> str:
+def safe_json(value: object) -> str:
     """Return JSON for use inside a script element: "<", ">" and "&" are escaped, so no tag can end or open in it.
 
     >>> safe_json({"name": "</script>"})

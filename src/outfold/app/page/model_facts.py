@@ -7,8 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..._runtime.typing import Array
+from ...data.columns import Preparation
 from ...data.tables import join_names
+from ...methods.base import SpectralEstimator
 from ...selection import residuals
+from ..embedding import spectrum
 from .columns import Stream
 
 DELTA = 0.1  # a coordinate counts while |lambda|^t > DELTA |lambda_1|^t
@@ -17,7 +21,7 @@ _MOST_VALUES = 60  # eigenvalues drawn, at most
 _LOOKED_AT = 800  # rows from which the residuals of coordinates are computed, at most
 
 
-def diffusion(estimator: Any) -> dict[str, Any]:
+def diffusion(estimator: SpectralEstimator) -> dict[str, Any]:
     """Return base b and time t of the weights b^t of the coordinates, or the reason (``why``) that there are none.
 
     Diffusion maps: b = |lambda| (its square root for canonical coordinates); Roseland: sigma^2; random-walk Laplacian
@@ -40,7 +44,7 @@ def diffusion(estimator: Any) -> dict[str, Any]:
     return {"t": t, "base": base.tolist(), "most": _longest(base, t)}
 
 
-def _longest(base: Any, t: float) -> float:
+def _longest(base: Array, t: float) -> float:
     """Return the largest t of the slider: the second weight is a hundredth of the first, and no weight underflows."""
     large = np.sort(base)[::-1][:2]
     ratio = large[-1] / large[0] if large[0] > 0 else 1.0
@@ -49,21 +53,20 @@ def _longest(base: Any, t: float) -> float:
     return float(max(min(max(math.ceil(needed), 10), 1000, least), 2 * t))
 
 
-def spectrum(estimator: Any, streams: list[Stream]) -> dict[str, Any] | None:
+def describe_spectrum(estimator: SpectralEstimator, streams: list[Stream]) -> dict[str, Any] | None:
     """Return the eigenvalues to draw, their name and facts about them; ``left`` are the residuals of coordinates."""
-    values = getattr(estimator, "eigenvalues_", None)
-    if values is None or not len(values):
+    drawn = spectrum(estimator)
+    if drawn is None:
         return None
-    values, report, time = np.asarray(values, float), getattr(estimator, "report_", None), diffusion(estimator)
-    walk = hasattr(estimator, "laplacian") and estimator.laplacian == "random_walk"
-    small = not walk and (hasattr(estimator, "laplacian") or type(estimator).__name__ == "LocallyLinearEmbedding")
+    (values, decreasing), method, report = drawn, type(estimator).__name__, getattr(estimator, "report_", None)
+    name = "σ²" if method == "Roseland" else "1 − μ" if hasattr(estimator, "laplacian") else "λ"
     found: dict[str, Any] = {
-        "values": (1 - values if walk else values)[:_MOST_VALUES].tolist(),
+        "values": values[:_MOST_VALUES].tolist(),
         "total": len(values),
-        "name": "1 − μ" if walk else "μ" if small else "σ²" if type(estimator).__name__ == "Roseland" else "λ",
-        "delta": None if small else DELTA,
-        "each": len(values) == estimator._n_features_out and type(estimator).__name__ != "PHATE",  # one per coordinate
-        "weights": "base" in time,
+        "name": name if decreasing else "μ",
+        "delta": DELTA if decreasing else None,
+        "each": len(values) == estimator._n_features_out and method != "PHATE",  # one per coordinate
+        "weights": "base" in diffusion(estimator),
         "gap": _finite(getattr(report, "gap", math.nan)),
         "residual": _finite(getattr(report, "residual", math.nan)),
     }
@@ -74,7 +77,7 @@ def spectrum(estimator: Any, streams: list[Stream]) -> dict[str, Any] | None:
     return found
 
 
-def model(name: str, estimator: Any, preparation: Any) -> dict[str, Any]:
+def model(name: str, estimator: SpectralEstimator, preparation: Preparation) -> dict[str, Any]:
     """Return the facts about a model as rows of small tables; the page inserts all of them as text, not as HTML."""
     report = getattr(estimator, "report_", None)
     lines = [line.strip().split("  ", 1) for line in str(report).splitlines()[1:]] if report is not None else []
@@ -103,5 +106,5 @@ def model(name: str, estimator: Any, preparation: Any) -> dict[str, Any]:
     }
 
 
-def _finite(value: Any) -> float | None:
+def _finite(value: float | None) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None

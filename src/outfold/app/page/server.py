@@ -8,22 +8,23 @@ import threading
 from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from ...data.columns import Preparation
 from ...data.table_files import Text
 from ...exceptions import TableError
+from ...methods.base import SpectralEstimator
 from ..service import policy, server
 from . import columns as page_columns
 from . import html as page_html
 from . import rows as page_rows
-from .rows import PagePoints
+from .html import Page
 
 NEW_BYTES = 1 << 24  # bytes of a dropped table, at most
 NEW_ROWS = 20_000  # rows of a dropped table, at most
@@ -37,7 +38,7 @@ POLICY = (
 # -- new points ----------------------------------------------------------------------------
 
 
-def place_new_rows(estimator: Any, preparation: Preparation, body: bytes, name: str) -> bytes:
+def place_new_rows(estimator: SpectralEstimator, preparation: Preparation, body: bytes, name: str) -> bytes:
     """Embed the rows of a CSV that was dropped on the page, as ``outfold transform`` does; return them packed."""
     told = "".join(letter for letter in Path(name).name if letter.isprintable())[:80] or "the table"
     if not body.strip():
@@ -61,15 +62,15 @@ def place_new_rows(estimator: Any, preparation: Preparation, body: bytes, name: 
 # -- routes --------------------------------------------------------------------------------
 
 
-def routes(name: str, estimator: Any, preparation: Preparation, cloud: PagePoints) -> list[BaseRoute]:
+def routes(shown: Page) -> list[BaseRoute]:
     """Return the routes of the page. The page uses relative addresses, so a proxy may serve it under any path."""
     live = {"bytes": NEW_BYTES, "rows": NEW_ROWS}
-    facts = json.dumps(page_html.describe(name, estimator, preparation, cloud, live=live), allow_nan=False)
+    facts, streams = json.dumps(shown.describe(live=live), allow_nan=False), shown.cloud.streams
     turn = threading.Lock()  # dropped tables are embedded one at a time
 
     def embedded(body: bytes, told: str) -> bytes:
         with turn:
-            return place_new_rows(estimator, preparation, body, told)
+            return place_new_rows(shown.estimator, shown.preparation, body, told)
 
     async def page(request: Request) -> Response:
         if "token" in request.query_params:  # move the token from the address to a cookie
@@ -79,20 +80,11 @@ def routes(name: str, estimator: Any, preparation: Preparation, cloud: PagePoint
             return answer
         return Response(page_html.serve_asset(), media_type="text/html", headers={"content-security-policy": POLICY})
 
-    async def script(request: Request) -> Response:
-        return Response(page_html.asset("page.js"), media_type="text/javascript")
-
-    async def style(request: Request) -> Response:
-        return Response(page_html.asset("page.css"), media_type="text/css")
-
-    async def document(request: Request) -> Response:
-        return Response(facts, media_type="application/json")
-
     async def data(request: Request) -> Response:
         number = request.path_params["number"]
-        if number >= len(cloud.streams):
-            raise policy.Refused(404, f"There are {len(cloud.streams)} columns.")
-        raw = await run_in_threadpool(cloud.streams[number].raw)
+        if number >= len(streams):
+            raise policy.Refused(404, f"There are {len(streams)} columns.")
+        raw = await run_in_threadpool(streams[number].raw)
         return Response(raw, media_type="application/octet-stream")
 
     async def new(request: Request) -> Response:
@@ -105,14 +97,20 @@ def routes(name: str, estimator: Any, preparation: Preparation, cloud: PagePoint
             raise policy.Refused(422, str(error)) from None
         return Response(packed, media_type="application/octet-stream")
 
-    places = {"/": page, "/page.js": script, "/page.css": style, "/facts": document, "/data/{number:int}": data}
+    places = {
+        "/": page,
+        "/page.js": server.answer_with(lambda: page_html.asset("page.js"), "text/javascript"),
+        "/page.css": server.answer_with(lambda: page_html.asset("page.css"), "text/css"),
+        "/facts": server.answer_with(lambda: facts),
+        "/data/{number:int}": data,
+    }
     return [*(Route(path, ask, methods=["GET"]) for path, ask in places.items()), Route("/new", new, methods=["POST"])]
 
 
 class Door(policy.Guard):
     """The guard for browsers: it takes the token from the address of the page, and from a cookie for other requests."""
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             given = {name.lower(): value for name, value in scope["headers"]}
             token = _read_request(scope) or _keep_token(given.get(b"cookie", b""))
@@ -122,7 +120,7 @@ class Door(policy.Guard):
         await super().__call__(scope, receive, send)
 
 
-def _read_request(scope: Any) -> str | None:
+def _read_request(scope: Scope) -> str | None:
     """Return the token in the address of the page itself, or None."""
     found = parse_qs(scope["query_string"].decode("latin-1")).get("token", []) if scope["path"] == "/" else []
     return found[0] if len(found) == 1 and found[0].isascii() else None
@@ -136,19 +134,8 @@ def _keep_token(cookie: bytes) -> str | None:
         return None
 
 
-def serve(
-    name: str,
-    estimator: Any,
-    preparation: Preparation,
-    cloud: PagePoints,
-    *,
-    host: str,
-    port: int,
-    token: str | None,
-    ready: Callable[[str], Any],
-) -> None:
+def serve(page: Page, *, host: str, port: int, token: str | None, ready: Callable[[str], object]) -> None:
     """Serve the page until SIGTERM or SIGINT; ``ready`` is called with its address once it answers."""
-    found = routes(name, estimator, preparation, cloud)
     limits = policy.Limits(body_bytes=NEW_BYTES + 1, requests=8)
-    app = Door(found, host=host, port=port or None, token=token, limits=limits, names=(), watch=None)
+    app = Door(routes(page), host=host, port=port or None, token=token, limits=limits)
     server.run(app, host, port, ready=ready)

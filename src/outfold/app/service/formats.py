@@ -12,7 +12,8 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import ModuleType
+from typing import Any, Never
 
 import numpy as np
 
@@ -35,16 +36,26 @@ _NPY = re.compile(
 _RECORD_BATCH = "record batch"
 
 
-class Unreadable(ValueError):
+class BadTable(ValueError):
+    """A table is refused, with this status of HTTP."""
+
+    status = 400
+
+
+class Unreadable(BadTable):
     """The bytes are not in the format that their Content-Type says."""
 
 
-class Unfit(ValueError):
+class Unfit(BadTable):
     """The table can be decoded, but the model cannot use it."""
 
+    status = 422
 
-class TooMuch(ValueError):
+
+class TooMuch(BadTable):
     """The table has more rows, columns or cells than a request may have."""
+
+    status = 413
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ class Taken:
         return values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WireTable:
     """The table of an answer: a matrix with a name, and further columns."""
 
@@ -136,14 +147,14 @@ def _check_counts(body: bytes, taken: Taken) -> None:
         raise TooMuch(f"{lists} lists and {commas} commas; at most {taken.most_rows} rows are taken at a time.")
 
 
-def parse_json(body: bytes) -> Any:
+def parse_json(body: bytes) -> object:
     """Return the value of JSON text, by the standard: no NaN, no Infinity, no duplicate names, only UTF-8.
 
     >>> parse_json(b'{"rows": [[1, 2.5]]}')
     {'rows': [[1, 2.5]]}
     """
     try:
-        return json.loads(body.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
+        found: object = json.loads(body.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
     except RecursionError:
         raise Unreadable("The JSON is nested too deeply.") from None
     except Unreadable:
@@ -154,6 +165,7 @@ def parse_json(body: bytes) -> Any:
         raise Unreadable(f"This is not JSON: {error.msg}, at character {error.pos}.") from None
     except ValueError:  # `int` refuses thousands of digits
         raise Unreadable("The JSON holds a number with too many digits.") from None
+    return found
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -165,11 +177,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> Never:
     raise Unreadable(f"{name} is not JSON: only finite numbers are taken.")
 
 
-def _from_rows(rows: Any, taken: Taken) -> Array:
+def _from_rows(rows: object, taken: Taken) -> Array:
     if not isinstance(rows, list):
         raise Unfit(f'"rows" must be a list of rows, not {_kind(rows)}.')
     taken.check_rows(len(rows))
@@ -209,7 +221,7 @@ def _check_numbers(cells: list[Any], around: tuple[str, str]) -> None:
             raise Unfit(f"{around[0]}{at}{around[1]}: a number of {cell.bit_length()} bits is too large.")
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     kinds = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return kinds.get(type(value), "a number")
 
@@ -247,7 +259,7 @@ def _read_arrow(body: bytes, taken: Taken) -> Array:
     """
     arrow, ipc = extra("pyarrow", "io"), extra("pyarrow.ipc", "io")
     try:
-        _check_messages(ipc, arrow.py_buffer(body))
+        _check_messages(ipc, body)
         schema = ipc.open_stream(arrow.py_buffer(body)).schema
         if len(set(schema.names)) != len(schema.names):
             raise Unfit(f"{len(schema.names)} columns, of which {len(set(schema.names))} have different names.")
@@ -270,7 +282,7 @@ def _read_arrow(body: bytes, taken: Taken) -> Array:
                 taken.check_rows(rows)
             batch.validate(full=True)
             parts.append([data_arrow.arrow_numbers(batch.column(name)) for name in wanted])
-    except (Unreadable, Unfit, TooMuch):
+    except BadTable:
         raise
     except (arrow.ArrowException, OSError, struct.error, ValueError, KeyError, UnicodeError) as error:
         raise Unreadable("This is not an Arrow stream, or is damaged.") from error
@@ -278,8 +290,8 @@ def _read_arrow(body: bytes, taken: Taken) -> Array:
     return np.concatenate([np.column_stack(part) for part in parts])
 
 
-def _check_messages(ipc: Any, buffer: Any) -> None:
-    reader = ipc.MessageReader.open_stream(buffer)
+def _check_messages(ipc: ModuleType, body: bytes) -> None:
+    reader = ipc.MessageReader.open_stream(body)
     while True:
         try:
             message = reader.read_next_message()
@@ -325,18 +337,18 @@ def npy_names(table: WireTable) -> list[str]:
 
 def _write_json(table: WireTable) -> bytes:
     names = {"columns": table.names} if table.names else {}
-    matrix = {table.title: plain(table.values)} if table.names else {}
-    beside = {name: plain(values) for name, values in (table.beside | table.more).items()}
+    matrix = {table.title: _lists(table.values)} if table.names else {}
+    beside = {name: _lists(values) for name, values in (table.beside | table.more).items()}
     return json.dumps(names | matrix | beside, allow_nan=False, separators=(",", ":")).encode()
 
 
-def plain(values: Array) -> list[Any]:
+def _lists(values: Array) -> list[object]:
     """Return ``values`` as lists, with None for numbers that are not finite."""
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        cells = values.astype(object)
-        cells[~np.isfinite(values)] = None
-        return cells.tolist()
-    return values.tolist()
+        finite, values = np.isfinite(values), values.astype(object)
+        values[~finite] = None
+    cells: list[object] = values.tolist()
+    return cells
 
 
 def _write_npy(table: WireTable) -> bytes:

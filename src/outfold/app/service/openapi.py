@@ -27,17 +27,12 @@ NUMBER = {"type": "number"}
 MAYBE = {"type": ["number", "null"]}  # null stands for a number that is not finite
 
 
-def _list(items: dict[str, Any], **more: Any) -> dict[str, Any]:
+def _list(items: dict[str, Any], **more: int) -> dict[str, Any]:
     return {"type": "array", "items": items, **more}
 
 
 def _object(required: Sequence[str], properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "required": list(required),
-        "properties": properties,
-        "additionalProperties": False,
-    }
+    return {"type": "object", "required": list(required), "properties": properties, "additionalProperties": False}
 
 
 def _ref(name: str) -> dict[str, str]:
@@ -85,17 +80,15 @@ def _post(
     name: str, told: str, taken: str, given: str, parameters: Sequence[dict[str, Any]] = (), more: str = ""
 ) -> dict[str, dict[str, Any]]:
     binary: dict[str, Any] = {formats.NPY: {}, formats.ARROW: {}}
-    answer = {"description": "In the form of Accept; as sent where it does not say."}
+    content = {formats.JSON: {"schema": _ref(given)}, **binary}
+    answer = {"description": "In the form of Accept; as sent where it does not say.", "content": content}
     operation: dict[str, Any] = {
         "operationId": name,
         "summary": told,
         "description": more or told,
         "parameters": list(parameters),
         "requestBody": {"required": True, "content": {formats.JSON: {"schema": _ref(taken)}, **binary}},
-        "responses": {
-            "200": {**answer, "content": {formats.JSON: {"schema": _ref(given)}, **binary}},
-            **_errors(TABLE),
-        },
+        "responses": {"200": answer, **_errors(TABLE)},
     }
     return {"post": operation}
 

@@ -13,10 +13,11 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Router
+from starlette.types import Message, Receive, Scope, Send
 
 LOG = logging.getLogger("outfold.app")
 
@@ -44,15 +45,14 @@ SECURITY = {  # headers of every answer, unless the route sets them itself
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
+_WORDS = {404: "There is no such route.", 405: "This route does not take that method."}
 HEAD_BYTES = 1 << 14  # bytes of the headers of a request, at most
 DRAINED = 1 << 22  # bytes of a refused body that are read and discarded, so that the client can read the answer
 DRAIN_SECONDS = 1.0
 _HOST_PATTERN = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?", re.IGNORECASE)
 
-Scope = dict[str, Any]
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Limits:
     """Limits of a server on sizes, numbers and times."""
 
@@ -118,7 +118,20 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Guard:
-    """An ASGI application: the checks of this module in front of routes."""
+    """An ASGI application: the checks of this module in front of routes.
+
+    Parameters
+    ----------
+    routes : sequence of starlette routes
+    host, port : the address it will listen on; with port None or 0 the port of each connection counts
+    token : every request must carry it, if it is not None; required unless ``host`` is a loopback address
+    limits : Limits
+    names : other names allowed in the Host header, such as that of a proxy in front
+    watch : called with path, status and seconds after each request
+
+    >>> Guard([], host="127.0.0.1", port=8765).limits.body_bytes
+    33554432
+    """
 
     def __init__(
         self,
@@ -126,25 +139,30 @@ class Guard:
         *,
         host: str,
         port: int | None,
-        token: str | None,
-        limits: Limits,
-        names: Sequence[str],
-        watch: Callable[[str, int, float], Any] | None,
+        token: str | None = None,
+        limits: Limits | None = None,
+        names: Sequence[str] = (),
+        watch: Callable[[str, int, float], object] | None = None,
     ) -> None:
         token = check_token(host, token)
         self.routes = Router(routes, redirect_slashes=False)
-        self.host, self.port, self.limits, self.watch = host.lower(), port, limits, watch
+        self.host, self.port, self.limits, self.watch = host.lower(), port, limits or Limits(), watch
         self.names = {name.lower() for name in names}
         self._token = None if token is None else hashlib.sha256(token.encode()).digest()
         self.in_flight = 0
         self._held = 0  # bytes of the bodies of open requests
         self._requests = 0  # open requests with a body
 
-    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            return await _live(receive, send)
-        if scope["type"] != "http":
-            return await send({"type": "websocket.close", "code": 1008})
+            await self.routes(scope, receive, send)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await self._watch(scope, receive, send)
+
+    async def _watch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whatever happens, and report its status and seconds."""
         answer, start = _Answer(scope, receive, send), time.perf_counter()
         self.in_flight += 1
         try:
@@ -165,13 +183,11 @@ class Guard:
             if self.watch is not None:
                 self.watch(scope["path"], answer.status or 500, time.perf_counter() - start)
 
-    async def _serve(self, scope: Scope, receive: Any, answer: _Answer) -> None:
-        headers: dict[str, list[str]] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    async def _serve(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        headers = Headers(raw=[(name.lower(), value) for name, value in scope["headers"]])
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES:
             raise Refused(431, f"The headers have more than {HEAD_BYTES} bytes.")
-        self._check_token(headers.get("authorization", []))
+        self._check_token(headers.getlist("authorization"))
         self._check_place(scope, headers)
         body = await self._body(receive, headers)
         answer.unread, waits = False, bool(body)
@@ -186,7 +202,7 @@ class Guard:
         finally:
             self._held -= len(body)
 
-    async def _within(self, scope: Scope, receive: Any, answer: _Answer) -> None:
+    async def _within(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         seconds = self.limits.answer_seconds
         try:
             async with asyncio.timeout(seconds) as clock:
@@ -206,16 +222,16 @@ class Guard:
             message = "This address needs a token, sent as: Authorization: Bearer TOKEN."
             raise Refused(401, message, headers={"www-authenticate": "Bearer"})
 
-    def _check_place(self, scope: Scope, headers: dict[str, list[str]]) -> None:
+    def _check_place(self, scope: Scope, headers: Headers) -> None:
         """Refuse a wrong Host or Origin: the page of another site can make a browser send requests to this server.
 
         It does so under its own name, which it resolves to our address (DNS rebinding), or across origins.
         """
-        hosts = headers.get("host", [])
+        hosts = headers.getlist("host")
         port = self.port or (scope.get("server") or (None, None))[1]
         if len(hosts) != 1 or not self._is_ours(hosts[0], port):
             raise Refused(403, "The Host of this request is not the address that is served.")
-        origins = headers.get("origin", [])
+        origins = headers.getlist("origin")
         behind = hosts[0].partition(":")[0].lower() in self.names  # a proxy, which may speak TLS
         if origins and origins not in [[f"http://{hosts[0]}"], *([[f"https://{hosts[0]}"]] if behind else [])]:
             raise Refused(403, "Requests of other sites are refused.")
@@ -237,10 +253,10 @@ class Guard:
         # bound to all addresses: any number is ours, and so is the name of this machine
         return address is not None or name == socket.gethostname().lower()
 
-    async def _body(self, receive: Any, headers: dict[str, list[str]]) -> bytes:
+    async def _body(self, receive: Receive, headers: Headers) -> bytes:
         """Return the whole body and add its bytes to ``_held``; refuse it as soon as it is too long or too late."""
         most, parts, size = self.limits.body_bytes, [], 0
-        told = headers.get("content-length", ["0"])[0]
+        told = headers.get("content-length", "0")
         if told.isdecimal() and int(told[:20]) > most:
             raise Refused(413, f"The body has {told[:20]} bytes; at most {most} are taken.")
         try:
@@ -259,48 +275,37 @@ class Guard:
                         raise Refused(503, "Too many large requests at a time.", headers={"retry-after": "1"})
                     if not message.get("more_body", False):
                         return b"".join(parts)
-        except TimeoutError:
+        except BaseException as error:
             self._held -= size
-            raise Refused(408, f"The body did not arrive within {self.limits.body_seconds:g} s.") from None
-        except BaseException:
-            self._held -= size
+            if isinstance(error, TimeoutError):
+                raise Refused(408, f"The body did not arrive within {self.limits.body_seconds:g} s.") from None
             raise
 
 
-_WORDS = {404: "There is no such route.", 405: "This route does not take that method."}
-
-
-def _pass_on(body: bytes, receive: Any) -> Any:
+def _pass_on(body: bytes, receive: Receive) -> Receive:
     """Return a ``receive`` whose first message is the whole body; later messages come from ``receive``."""
-    first: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def given() -> Any:
+    async def given() -> Message:
         return first.pop() if first else await receive()
 
     return given
 
 
-async def _live(receive: Any, send: Any) -> None:
-    for phase in ("startup", "shutdown"):
-        await receive()
-        await send({"type": f"lifespan.{phase}.complete"})
-
-
 class _Answer:
     """``send`` that adds the headers in ``SECURITY`` to every answer."""
 
-    def __init__(self, scope: Scope, receive: Any, send: Any) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope, self._receive, self._send = scope, receive, send
         self.status: int | None = None
         self.unread = True  # whether bytes of the request's body may still arrive
 
-    async def __call__(self, message: Any) -> None:
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            given = list(message.get("headers", []))
-            there = {name.lower() for name, _ in given}
-            given += [(n.encode(), v.encode()) for n, v in SECURITY.items() if n.encode() not in there]
-            message = {**message, "headers": given}
+            headers = MutableHeaders(scope=message)
+            for name, value in SECURITY.items():
+                headers.setdefault(name, value)
         await self._send(message)
 
     async def refuse(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:

@@ -4,47 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
+from types import FrameType
+from typing import TypeAlias
 
 import h11
 import uvicorn
-from starlette.routing import BaseRoute
+from starlette.requests import Request
+from starlette.responses import Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .policy import HEAD_BYTES, SECURITY, Guard, Limits, problem
 
-
-def application(
-    routes: Sequence[BaseRoute],
-    *,
-    host: str,
-    port: int | None,
-    token: str | None = None,
-    limits: Limits | None = None,
-    names: Sequence[str] = (),
-    watch: Callable[[str, int, float], Any] | None = None,
-) -> Guard:
-    """Return Starlette routes as an ASGI application that checks every request first.
-
-    Parameters
-    ----------
-    routes : sequence of starlette routes
-    host, port : the address it will listen on; with port None or 0 the port of each connection counts
-    token : every request must carry it, if it is not None; required unless ``host`` is a loopback address
-    limits : Limits
-    names : other names allowed in the Host header, such as that of a proxy in front
-    watch : called with path, status and seconds after each request
-
-    >>> application([], host="127.0.0.1", port=8765).limits.body_bytes
-    33554432
-    """
-    limits = limits or Limits()
-    return Guard(routes, host=host, port=port, token=token, limits=limits, names=names, watch=watch)
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-# -- the server ----------------------------------------------------------------------------
+def answer_with(content: Callable[[], str], media_type: str = "application/json") -> Endpoint:
+    """Return the endpoint of a route whose answer does not depend on the request."""
+
+    async def answer(request: Request) -> Response:
+        return Response(content(), media_type=media_type)
+
+    return answer
 
 
 class _Protocol(H11Protocol):
@@ -54,7 +36,7 @@ class _Protocol(H11Protocol):
     _due: asyncio.TimerHandle | None = None  # ends the connection if the headers are late
     _stalled: asyncio.TimerHandle | None = None  # ends the connection if the client does not read the answer
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # so that `pause_writing` is called as soon as one byte waits
         self._due = self.loop.call_later(self.limits.header_seconds, self._late)
@@ -129,23 +111,23 @@ class _Protocol(H11Protocol):
 class _Server(uvicorn.Server):
     """A server that calls ``ready`` when it listens, and finishes open requests at the first signal to stop."""
 
-    ready: Callable[[], Any]
+    ready: Callable[[], object]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready()
 
-    def handle_exit(self, sig: int, frame: Any) -> None:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit  # a second signal: do not wait for open requests
         self.should_exit = True
 
 
-def run(app: Guard, host: str, port: int, *, ready: Callable[[str], Any] | None = None) -> None:
+def run(app: Guard, host: str, port: int, *, ready: Callable[[str], object] | None = None) -> None:
     """Serve until SIGTERM or SIGINT; open requests are then finished, within ``limits.stop_seconds``.
 
     Parameters
     ----------
-    app : the result of :func:`application`
+    app : its limits count
     host, port : the address to listen on; port 0 takes a free one
     ready : called with the address (``http://127.0.0.1:8765``) once it answers; None prints it
     """

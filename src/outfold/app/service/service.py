@@ -28,11 +28,14 @@ from ..._runtime.threads import available_cores, blas_threads
 from ..._runtime.typing import Array
 from ..._version import __version__
 from ...data.columns import Preparation
-from ...methods.base import RUNTIME_PARAMETERS
+from ...engine.inverse import InverseModel
+from ...methods.base import RUNTIME_PARAMETERS, SpectralEstimator
 from ...trust import Trust
 from ..cli.console import plain
-from . import formats, openapi, policy, server
-from .policy import Limits, Refused
+from ..embedding import clusters, embed_rows
+from . import formats, openapi
+from .policy import Guard, Limits, Refused
+from .server import Endpoint, answer_with
 
 REQUEST_ROWS_UP_TO = 10_000
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -41,7 +44,7 @@ QUICK = 500  # up to this many points the inverse transform is fitted at the sta
 OPTIONS: dict[str, tuple[str, ...]] = {"transform": ("trust", "coverage"), "trust": ("coverage",), "inverse": ()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Ask:
     """A request without its body: route, formats and options."""
 
@@ -111,7 +114,7 @@ class Service:
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: SpectralEstimator,
         preparation: Preparation,
         *,
         most_rows: int = REQUEST_ROWS_UP_TO,
@@ -131,7 +134,7 @@ class Service:
         self.metrics = Metrics([path for path, *_ in self._paths()])
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="outfold-service")
         self._learner = ThreadPoolExecutor(1, thread_name_prefix="outfold-learner")
-        self._back: Future[Any] | None = None  # the fit of the inverse transform
+        self._back: Future[InverseModel] | None = None  # the fit of the inverse transform
         self._arrow = importlib.util.find_spec("pyarrow") is not None
         self._lock, self._running = threading.Lock(), 0
         self._blas = blas_threads(1)  # until `close`: our own threads share the cores
@@ -154,32 +157,20 @@ class Service:
 
     # -- requests --------------------------------------------------------------------------
 
-    def _paths(self) -> list[tuple[str, str, Any]]:
+    def _paths(self) -> list[tuple[str, str, Endpoint]]:
         return [
             ("/v1/transform", "POST", self._table),
             ("/v1/trust", "POST", self._table),
             ("/v1/inverse", "POST", self._table),
-            ("/v1/model", "GET", self._model),
-            ("/health", "GET", self._health),
-            ("/metrics", "GET", self._metrics),
-            ("/openapi.json", "GET", self._openapi),
+            ("/v1/model", "GET", answer_with(lambda: json.dumps(self.describe(), allow_nan=False))),
+            ("/health", "GET", answer_with(lambda: json.dumps({"status": "ok", "version": __version__}))),
+            ("/metrics", "GET", answer_with(lambda: self.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")),
+            ("/openapi.json", "GET", answer_with(lambda: self._document)),
         ]
 
     def routes(self) -> list[Route]:
         """Return the routes for Starlette."""
         return [Route(path, endpoint, methods=[method]) for path, method, endpoint in self._paths()]
-
-    async def _health(self, request: Request) -> Response:
-        return _json({"status": "ok", "version": __version__})
-
-    async def _metrics(self, request: Request) -> Response:
-        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    async def _openapi(self, request: Request) -> Response:
-        return Response(self._document, media_type=formats.JSON)
-
-    async def _model(self, request: Request) -> Response:
-        return _json(self.describe())
 
     async def _table(self, request: Request) -> Response:
         ask = self._read_request(request)
@@ -189,12 +180,8 @@ class Service:
         try:
             loop = asyncio.get_running_loop()
             content, headers, rows = await loop.run_in_executor(self._pool, self._answer, ask, body)
-        except formats.Unreadable as error:
-            raise Refused(400, str(error)) from None
-        except formats.TooMuch as error:
-            raise Refused(413, str(error)) from None
-        except formats.Unfit as error:
-            raise Refused(422, str(error)) from None
+        except formats.BadTable as error:
+            raise Refused(error.status, str(error)) from None
         self.metrics.add_rows(request.scope["path"], rows)
         return Response(content, media_type=ask.wanted, headers=headers)
 
@@ -207,7 +194,9 @@ class Service:
         if wanted is None:
             raise Refused(406, f"Answers come as {', '.join(formats.MEDIA_TYPES)}.")
         self._form(wanted)
-        return Ask(name, form, wanted, **_options(name, request.scope["query_string"].decode("latin-1")))
+        return Ask(
+            name=name, form=form, wanted=wanted, **_options(name, request.scope["query_string"].decode("latin-1"))
+        )
 
     def _form(self, given: str) -> str:
         kind, _, rest = given.partition(";")
@@ -218,7 +207,7 @@ class Service:
             raise Refused(415, 'Arrow needs pyarrow on the side of the service: pip install "outfold[io]".')
         return kind
 
-    def learn_back(self) -> Future[Any]:
+    def learn_back(self) -> Future[InverseModel]:
         """Start to fit the inverse transform, once, on a thread of its own; return the future."""
         if self._back is None:
             self._back = self._learner.submit(self.estimator._inverse_model)
@@ -249,18 +238,15 @@ class Service:
         """Return the body, headers and number of rows of the answer to ``body``. Runs on a thread of the pool."""
         values = formats.read(ask.form, body, self._taken[ask.name])
         with self._share() as estimator, np.errstate(all="ignore"):
-            table = (
-                self._back_to_columns(estimator, values)
-                if ask.name == "inverse"
-                else self._embed(estimator, values, ask)
-            )
+            answer = self._invert if ask.name == "inverse" else self._embed
+            table = answer(estimator, values, ask)
         headers = {"outfold-outside": str(int(table.beside["outside"].sum()))} if "outside" in table.beside else {}
         if ask.wanted == formats.NPY and ask.name != "inverse":
             headers["outfold-columns"] = ",".join(formats.npy_names(table))
         return formats.write(ask.wanted, table), headers, len(values)
 
     @contextmanager
-    def _share(self) -> Iterator[Any]:
+    def _share(self) -> Iterator[SpectralEstimator]:
         """Yield a copy of the estimator whose ``n_jobs`` is the cores divided by the number of running requests."""
         with self._lock:
             self._running += 1
@@ -271,36 +257,42 @@ class Service:
             with self._lock:
                 self._running -= 1
 
-    def _embed(self, estimator: Any, values: Array, ask: Ask) -> formats.WireTable:
+    def _embed(self, estimator: SpectralEstimator, values: Array, ask: Ask) -> formats.WireTable:
         points = self._points(estimator, values)
-        places, found = estimator.model_.look(points, estimator._runner())
+        evidence = ask.trust or ask.name == "trust"
+        found = embed_rows(estimator, points, evidence=evidence, coverage=ask.coverage)
         if ask.name == "trust":
-            judged = estimator._add_evidence(points, places, found, ask.coverage)
-            return formats.WireTable("", [], np.empty((len(points), 0)), more=_facts(judged, "flag"))
-        beside = {"outside": found.flag}
-        if hasattr(estimator, "cluster_centers_"):
-            beside["cluster"] = estimator._clusters(places).astype(np.int64)
-        more = _facts(estimator._add_evidence(points, places, found, ask.coverage), "outside") if ask.trust else {}
-        return formats.WireTable("embedding", list(self.coordinates), places, beside, more)
+            return formats.WireTable(
+                title="", names=[], values=np.empty((len(points), 0)), more=_facts(found.trust, "flag")
+            )
+        beside = {"outside": found.trust.flag}
+        if found.clusters is not None:
+            beside["cluster"] = found.clusters.astype(np.int64)
+        more = _facts(found.trust, "outside") if ask.trust else {}
+        return formats.WireTable(
+            title="embedding", names=list(self.coordinates), values=found.places, beside=beside, more=more
+        )
 
-    def _points(self, estimator: Any, values: Array) -> Array:
+    def _points(self, estimator: SpectralEstimator, values: Array) -> Array:
         """Return features scaled as in the fit; refuse values that overflow."""
         points = self.preparation.apply(values)
         if not np.isfinite(points).all():
             row = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
             raise formats.Unfit(f"Row {row} is too large to be scaled as the columns of the fit were.")
-        if estimator._precomputed_parameter() is None:
-            return points
-        try:
-            return estimator._validate(points, reset=False)
-        except ValueError as error:
-            raise formats.Unfit(str(error)) from None
+        if estimator._precomputed_parameter() is not None:
+            try:
+                points = estimator._validate(points, reset=False)
+            except ValueError as error:
+                raise formats.Unfit(str(error)) from None
+        return points
 
-    def _back_to_columns(self, estimator: Any, values: Array) -> formats.WireTable:
+    def _invert(self, estimator: SpectralEstimator, values: Array, ask: Ask) -> formats.WireTable:
         found = self.estimator._inverse_model().embed(values, estimator._runner())
-        return formats.WireTable("features", list(self.preparation.columns), self.preparation.undo(found))
+        return formats.WireTable(
+            title="features", names=list(self.preparation.columns), values=self.preparation.undo(found)
+        )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the description of the model, for JSON."""
         estimator, known = self.estimator, self.preparation
         report = getattr(estimator, "report_", None)
@@ -308,28 +300,26 @@ class Service:
         facts.pop("candidates", None)
         learnt = self._back is not None and self._back.done() and self._back.exception() is None
         scaled = known.scaling != "none"
-        return plain(
-            {
-                "method": type(estimator).__name__,
-                "parameters": {
-                    n: _show(v) for n, v in estimator.get_params(deep=False).items() if n not in RUNTIME_PARAMETERS
-                },
-                "columns": list(known.columns),
-                "named": known.named,
-                "scaling": known.scaling,
-                "centre": known.centre if scaled else None,
-                "scale": known.scale if scaled else None,
-                "coordinates": list(self.coordinates),
-                "eigenvalues": getattr(estimator, "eigenvalues_", None),
-                "epsilon": getattr(estimator, "epsilon_", None),
-                "clusters": len(estimator.cluster_centers_) if hasattr(estimator, "cluster_centers_") else None,
-                "calibrated": hasattr(estimator, "calibration_"),
-                "round_trip_error": getattr(estimator._inverse_model(), "error", None) if learnt else None,
-                "report": facts,
-                "rows_at_a_time": self.most_rows,
-                "version": __version__,
-            }
-        )
+        parameters = {n: v for n, v in estimator.get_params(deep=False).items() if n not in RUNTIME_PARAMETERS}
+        described = {
+            "method": type(estimator).__name__,
+            "parameters": {name: _show(value) for name, value in parameters.items()},
+            "columns": list(known.columns),
+            "named": known.named,
+            "scaling": known.scaling,
+            "centre": known.centre if scaled else None,
+            "scale": known.scale if scaled else None,
+            "coordinates": list(self.coordinates),
+            "eigenvalues": getattr(estimator, "eigenvalues_", None),
+            "epsilon": getattr(estimator, "epsilon_", None),
+            "clusters": clusters(estimator),
+            "calibrated": hasattr(estimator, "calibration_"),
+            "round_trip_error": getattr(estimator._inverse_model(), "error", None) if learnt else None,
+            "report": facts,
+            "rows_at_a_time": self.most_rows,
+            "version": __version__,
+        }
+        return {name: plain(value) for name, value in described.items()}
 
 
 def _facts(trust: Trust, flag: str) -> dict[str, Array]:
@@ -382,14 +372,10 @@ def choose_media_type(accept: str, sent: str) -> str | None:
     return best if quality_of(best) > 0 else None
 
 
-def _show(value: Any) -> Any:
+def _show(value: object) -> object:
     if isinstance(value, np.ndarray):
         return f"array of shape {value.shape}"
     return value if isinstance(value, str | bool | int | float | None) else repr(value)
-
-
-def _json(document: Any) -> Response:
-    return Response(json.dumps(document, allow_nan=False), media_type=formats.JSON)
 
 
 def application(
@@ -400,11 +386,9 @@ def application(
     token: str | None = None,
     limits: Limits | None = None,
     names: Sequence[str] = (),
-) -> policy.Guard:
-    """Return the service as an ASGI application. Parameters as in :func:`outfold.app.service.server.application`."""
+) -> Guard:
+    """Return the service as an ASGI application. Parameters as in :class:`outfold.app.service.policy.Guard`."""
     watch = service.metrics.watch
-    app = server.application(
-        service.routes(), host=host, port=port, token=token, limits=limits, names=names, watch=watch
-    )
+    app = Guard(service.routes(), host=host, port=port, token=token, limits=limits, names=names, watch=watch)
     service.metrics.in_flight = lambda: app.in_flight
     return app
