@@ -1,5 +1,6 @@
 """The release: one version everywhere, what the archives hold, and a wheel that works by itself."""
 
+import ast
 import base64
 import csv
 import email
@@ -20,6 +21,7 @@ import outfold
 from catalogue import ROOT
 
 SHIPPED = {".py", ".typed", ".html", ".css", ".js"}
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "faiss": "faiss-cpu"}  # where it is not the name that is imported
 
 
 def run(*words, cwd, **settings):
@@ -87,6 +89,77 @@ def test_version_is_one():
         if re.search(rf"['\"]v?{re.escape(outfold.__version__)}['\"]", path.read_text())
     ]
     assert written == ["src/outfold/_version.py"]  # all others ask it
+
+
+def declared(lines):
+    """Names of the distributions in a list of requirements."""
+    return {re.split(r"[\[<>=!~ ;]", line, maxsplit=1)[0] for line in lines}
+
+
+def imported():
+    """Distributions that the package imports by a statement, wherever it stands."""
+    names = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names.add((node.module or "").partition(".")[0])
+    return {DISTRIBUTIONS.get(name, name) for name in names - set(sys.stdlib_module_names) - {"outfold"}}
+
+
+def test_what_is_imported_is_declared_and_the_core_declares_nothing_else():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    core, extras = declared(project["dependencies"]), project["optional-dependencies"]
+    for_users = set().union(*(declared(lines) for key, lines in extras.items() if key not in ("all", "docs", "test")))
+    assert imported() <= core | for_users
+    assert core <= imported()
+    pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert {name.lower() for name in core | for_users | declared(extras["test"])} - {"outfold"} <= pinned
+
+
+def test_the_server_is_bounded_by_the_version_that_is_tested():
+    (line,) = (line for line in (ROOT / "pyproject.toml").read_text().splitlines() if '"uvicorn' in line)
+    first_untested = re.search(r"<0\.(\d+)", line).group(1)
+    tested = re.search(r"^uvicorn==0\.(\d+)", (ROOT / "constraints.txt").read_text(), re.M).group(1)
+    assert int(first_untested) == int(tested) + 1
+
+
+def test_the_workflow_runs_the_check_command_on_every_promised_python_and_system():
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())["jobs"]
+    (command,) = (line for line in (ROOT / ".ci" / "run").read_text().splitlines() if "pytest" in line)
+    install, checks = command.split(" && ", 1)
+    assert [step["run"] for step in jobs["pinned"]["steps"] if "run" in step] == [install, f"{checks} --cov"]
+    matrix = jobs["newest"]["strategy"]["matrix"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert matrix["python"] == re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert {name.partition("-")[0] for name in matrix["system"]} == {"ubuntu", "macos", "windows"}
+    assert {"oldest", "no-extras", "second-tier"} <= jobs.keys()
+    told = (ROOT / "CONTRIBUTING.md").read_text()
+    for job in ("oldest", "newest"):
+        resolved = next(
+            step["run"] for step in jobs[job]["steps"] if re.match("uv pip compile|pip.*test", step.get("run", ""))
+        )
+        assert resolved.split(" -o ")[0] in told
+
+
+def test_hooks_before_a_commit_have_the_versions_of_the_tests():
+    yaml = pytest.importorskip("yaml")
+    repositories = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    hooks = {hook["id"]: hook for repository in repositories for hook in repository["hooks"]}
+    assert hooks.keys() == {"ruff", "ruff-format", "mypy", "codespell"}
+    pins = set((ROOT / "constraints.txt").read_text().splitlines())
+    assert {*hooks["ruff"]["additional_dependencies"], *hooks["ruff-format"]["additional_dependencies"]} <= pins
+
+
+@pytest.mark.parametrize("path", [".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/idea.yml"])
+def test_forms_for_issues_are_complete(path):
+    form = pytest.importorskip("yaml").safe_load((ROOT / path).read_text())
+    assert form.keys() == {"name", "description", "body"}
+    asked = [part for part in form["body"] if part["type"] != "markdown"]
+    assert len({part["id"] for part in asked}) == len(asked)
+    assert all(part["attributes"]["label"] for part in asked)
 
 
 def test_version_is_told_by_model_files_and_the_service(tmp_path):
