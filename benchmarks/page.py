@@ -63,7 +63,7 @@ def model(folder: Path, rows: int) -> tuple[Path, Path]:
 
     X, place = s_curve(rows, noise=0.05, random_state=0)
     fitted = Roseland(4, landmarks=400, random_state=0).fit(X[:20_000])
-    save(fitted, folder / "m.outfold", preparation=Preparation(("x", "y", "z"), label="part"))
+    save(fitted, folder / "m.outfold", preparation=Preparation(columns=("x", "y", "z"), label="part"))
     parts = np.array(["left", "middle", "right", "end"])[np.digitize(place[:, 0], [-2.5, 0, 2.5])]
     table = pyarrow.table({"x": X[:, 0], "y": X[:, 1], "z": X[:, 2], "part": parts})
     pyarrow.parquet.write_table(table, folder / f"{rows}.parquet")

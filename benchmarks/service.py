@@ -65,7 +65,7 @@ def prepared(folder):
     X += 0.02 * X.std(axis=0) * rng.normal(size=X.shape)
     centre, scale = X[:ROWS].mean(axis=0), X[:ROWS].std(axis=0)
     names = tuple(f"x{at}" for at in range(COLUMNS))
-    known = Preparation(names, scaling="standard", centre=centre, scale=scale)
+    known = Preparation(columns=names, scaling="standard", centre=centre, scale=scale)
     estimator = outfold.DiffusionMaps(3, landmarks=1000, random_state=0).fit(known.apply(X[:ROWS]))
     storage.save(estimator, folder / "m.outfold", preparation=known)
     np.save(folder / "batch.npy", X[ROWS:])

@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
+from scipy.spatial.distance import cdist
 from sklearn.neighbors import KNeighborsRegressor
 
 from outfold import (
@@ -126,6 +127,7 @@ NETWORKS = {  # keep every law that is not about a spectrum
     "grae": GRAE(hidden=(6,), epochs=2, random_state=0),
 }
 
+METRICS = {"manhattan": "cityblock"}  # as SciPy calls them
 KINDS = ("plain", "duplicates", "collinear", "clusters", "outlier", "constant", "tiny", "huge", "grid")
 
 
@@ -181,11 +183,55 @@ def quietly(call, *args, **kwargs):
         return call(*args, **kwargs)
 
 
+def smallest(estimator) -> float:
+    """The lambda of the contract, from ``eigenvalues_`` and parameters alone.
+
+    Never from the report: code that claims to magnify rounding would then be allowed to be wrong by as much.
+    """
+    small_end = getattr(estimator, "laplacian", "") == "unnormalized"
+    if small_end or isinstance(estimator, LocallyLinearEmbedding | PHATE | DiffusionNet | GRAE):
+        return 1.0
+    values = np.abs(estimator.eigenvalues_)
+    if isinstance(estimator, KernelPCA | ClassicalMDS | Isomap):
+        return float(values.min() / values.max())
+    if isinstance(estimator, LaplacianEigenmaps):  # its eigenvalues are 1 - lambda
+        values = np.abs(1 - estimator.eigenvalues_)
+    return float(values.min())
+
+
+def size_of(values) -> float:
+    return max(1.0, float(np.abs(values).max()))
+
+
+def _of_low_rank(estimator) -> float:
+    """Rounding of a low-rank row: its weights are as large as tolerance^(-1/2) lambda^(t - 1/2); 0 for others."""
+    if not isinstance(getattr(estimator, "solver", None), LowRank):
+        return 0.0
+    power = min(0.0, getattr(estimator, "t", 0) - 0.5)
+    return 1e-15 * estimator.solver.tolerance**-0.5 * smallest(estimator) ** power
+
+
 def tolerance(estimator, values) -> float:
-    """max(1e-10, 1e-14 / lambda) in units of the embedding's own size (float32: 1e-6 / lambda)."""
+    """Consistency: max(1e-10, 1e-14 / lambda) in units of the embedding's own size (float32: 1e-6 / lambda)."""
     small, floor = (1e-14, 1e-10) if np.asarray(values).dtype == np.float64 else (1e-6, 1e-6)
-    size = max(1.0, float(np.abs(values).max()))
-    return max(floor, small * estimator.report_.amplification) * size
+    return max(floor, small / smallest(estimator), _of_low_rank(estimator)) * size_of(values)
+
+
+def row_tolerance(estimator, values, rows, places) -> float:
+    """Row independence: 1e-12 in units of the embedding's own size, with the exceptions of the contract.
+
+    ``values``: the embedding of the training rows; ``places``: that of ``rows``.
+    """
+    allowed = max(1e-12, _of_low_rank(estimator)) * size_of(values)
+    if getattr(estimator, "laplacian", "") == "unnormalized":  # near a pole, where d(x) meets mu
+        allowed *= max(1.0, size_of(places) / size_of(values)) ** 2
+    if isinstance(estimator, KernelPCA | ClassicalMDS | Isomap):
+        allowed = max(allowed, 1e-15 * smallest(estimator) ** -0.5 * size_of(values))
+    if isinstance(estimator, ClassicalMDS):  # rows far from all anchors: d^2 is rounded, and nearly cancels
+        farthest = cdist(rows, estimator.landmarks_, METRICS.get(estimator.metric, estimator.metric)).max()
+        least = np.abs(estimator.eigenvalues_).min()
+        allowed = max(allowed, 1e-15 * farthest**2 / 2 * np.sqrt(len(estimator.landmarks_) / least))
+    return allowed
 
 
 def aligned_error(A: np.ndarray, B: np.ndarray) -> float:

@@ -15,7 +15,7 @@ from outfold.datasets import s_curve
 
 COLUMNS = ("length", "width", "</script>")
 PREPARATION = Preparation(
-    COLUMNS, scaling="standard", centre=np.array([0.1, 1.0, -0.2]), scale=np.array([0.7, 0.6, 1.4])
+    columns=COLUMNS, scaling="standard", centre=np.array([0.1, 1.0, -0.2]), scale=np.array([0.7, 0.6, 1.4])
 )
 X = np.asarray(s_curve(240, random_state=0)[0])
 ROWS = np.vstack([X[200:240], [[100.0, 0.0, 0.0]]])  # the last is outside the data

@@ -12,7 +12,7 @@ from outfold.graphs.pair_statistics import DenseStatistics
 X = cloud(0, rows=60)
 SQUARED = cdist(X, X, "sqeuclidean")
 ONES = np.ones(60)
-SURVEY = DenseStatistics(None, SQUARED, ONES)
+SURVEY = DenseStatistics(distances=None, squared=SQUARED, measure=ONES)
 
 
 def test_fixed_is_the_callers_number():
@@ -39,7 +39,10 @@ def test_rules_read_the_dimension(make, dimension):
     points = make(1500, random_state=0)
     squared = cdist(points, points, "sqeuclidean")
     for rule in (Neighbor(), Slope()):
-        assert round(rule.bandwidth(DenseStatistics(None, squared, np.ones(1500))).dimension) == dimension
+        assert (
+            round(rule.bandwidth(DenseStatistics(distances=None, squared=squared, measure=np.ones(1500))).dimension)
+            == dimension
+        )
 
 
 def test_slope_finds_the_steepest_point_of_the_kernel_sum():
@@ -64,7 +67,7 @@ def test_many_copies_do_not_give_zero():
     copies = np.repeat(cloud(1, rows=5), 40, axis=0)
     squared = cdist(copies, copies, "sqeuclidean")
     for rule in (Neighbor(), Neighbor(16), Percentile(1), Slope()):
-        assert rule.bandwidth(DenseStatistics(None, squared, np.ones(200))).epsilon > 0
+        assert rule.bandwidth(DenseStatistics(distances=None, squared=squared, measure=np.ones(200))).epsilon > 0
 
 
 def test_a_rule_of_ones_own_is_welcome_and_left_unchanged():
@@ -115,3 +118,29 @@ def test_default_settings_see_the_true_spectrum(make, truth, limit):
 def test_rules_are_checked_as_numbers_are(rule, message):
     with pytest.raises(ValueError, match=message):
         DiffusionMaps(epsilon=rule).fit(X)
+
+
+def three_torus(n, seed):
+    angles = np.random.default_rng(seed).uniform(0, 2 * np.pi, (n, 3))
+    return np.hstack([np.cos(angles), np.sin(angles)])
+
+
+def test_the_longest_edges_of_a_sparse_graph_are_two_sigma_in_two_dimensions_and_longer_beyond():
+    """k = widest / 4 from two dimensions on: fewer neighbours would leave sigma to chance."""
+    points = three_torus(1500, 0)
+    survey = DenseStatistics(
+        distances=None, squared=cdist(points, points, "sqeuclidean"), measure=np.ones(1500), widest=28.0
+    )
+    found = Neighbor().bandwidth(survey)
+    assert round(found.dimension) == 3
+    assert found.how == "median distance to neighbour 7"
+    line = np.linspace(0, 1, 400)[:, None]
+    survey = DenseStatistics(
+        distances=None, squared=cdist(line, line, "sqeuclidean"), measure=np.ones(400), widest=12.0
+    )
+    assert Neighbor().bandwidth(survey).how == "median distance to neighbour 6"
+
+
+def test_a_sparse_graph_sees_the_spectrum_of_the_three_torus():
+    mu = 1 - DiffusionMaps(6, n_neighbors=32).fit(three_torus(3000, 1)).eigenvalues_
+    assert np.ptp(mu) / mu.mean() < 0.2  # all six are 1

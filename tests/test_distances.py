@@ -7,7 +7,7 @@ from sklearn.metrics import pairwise_distances
 from catalogue import cloud, quietly
 from outfold import DiffusionMaps
 from outfold._runtime.threads import Threads
-from outfold.distances import METRICS, Metric
+from outfold.distances import METRICS, Distances, Metric
 
 X = cloud(0, rows=40)
 FEATURES = {"haversine": np.abs(X[:, :2]) % 1.5}
@@ -66,3 +66,17 @@ def test_metric_callables_equal_their_name():
     called = DiffusionMaps(2, metric=lambda x, y: np.abs(x - y).sum()).fit(X)
     named = DiffusionMaps(2, metric="manhattan").fit(X)
     np.testing.assert_allclose(called.embedding_, named.embedding_, atol=1e-10)
+
+
+def test_only_bad_rows_are_counted_and_the_first_is_named():
+    points = np.arange(12.0).reshape(6, 2)
+
+    def broken(a, b):
+        if a[0] in (4.0, 8.0):  # rows 2 and 4
+            return -1.0 if a[0] == 4 else np.nan
+        return np.abs(a - b).sum()  # 0 for a row and itself, which is fine
+
+    distances = Distances(points, broken)
+    with pytest.raises(ValueError, match=r"for 2 of 6 rows \(the first is row 2 of this block\)"):
+        distances.cross(points)
+    assert distances.cross(points[:2]).diagonal().tolist() == [0, 0]

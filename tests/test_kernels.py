@@ -22,7 +22,7 @@ def test_conversions_agree_with_the_other_conventions():
 def test_a_specification_is_not_changed_by_a_fit():
     spec = kernels.Gaussian(bandwidths.Fixed(2.0))
     before = repr(spec)
-    fitted = spec.fit(DenseStatistics(None, np.zeros((2, 2)), np.ones(2)))
+    fitted = spec.fit(DenseStatistics(distances=None, squared=np.zeros((2, 2)), measure=np.ones(2)))
     assert repr(spec) == before
     assert fitted.bandwidth.epsilon == 2.0
 

@@ -17,7 +17,7 @@ from outfold import (
     landmarks,
 )
 from outfold.data.sources import InMemory
-from outfold.landmarks import Points, Random
+from outfold.landmarks import Points, Random, count_of
 
 CHOICES = [
     landmarks.Random,
@@ -154,3 +154,10 @@ def test_inverse_density_of_heavy_tails_is_drawn_all_the_same():
     rows = np.random.default_rng(0).standard_cauchy(size=(4000, 2))
     chosen = landmarks.InverseDensity(50).select(InMemory(rows), np.ones(4000), np.random.default_rng(0))
     assert len(np.unique(chosen.index)) == 50
+
+
+def test_the_smallest_fraction_is_two_landmarks():
+    assert count_of(1e-9, 100) == 2
+    assert count_of(0.02, 100) == 2
+    assert count_of(0.03, 100) == 3
+    assert len(select(Random(1e-9)).points) == 2

@@ -1,8 +1,8 @@
-"""Figures about the source tree: layers, cycles, sizes. ``python tools/house.py [SRC]`` prints them.
+"""Figures about the source tree: layers, cycles, sizes, types. ``python tools/house.py [SRC]`` prints them.
 
 The analysis reads files with ``ast`` and imports nothing, so it works on any version of the tree. ``--walk`` also runs
 a fit and a transform of whichever ``outfold`` Python finds, and counts the modules whose functions were called.
-``tests/surface/test_layers.py`` holds the same facts.
+``tests/surface/test_layers.py`` and ``tests/surface/test_types.py`` hold the same facts.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import ast
 import pathlib
+import re
 import sys
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -135,7 +137,66 @@ class Tree:
                     found.append((lines, f"{name}:{node.lineno} {node.name}"))
         return sorted(found, reverse=True)
 
+    def annotations(self) -> tuple[list[str], int]:
+        """Return the parameters and returns annotated exactly ``Any``, and the number of all that are annotated."""
+        bare, annotated = [], 0
+        for name, syntax in self.syntax.items():
+            for function in ast.walk(syntax):
+                if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                    for what, annotation in signature(function):
+                        annotated += 1
+                        if isinstance(annotation, ast.Name) and annotation.id == "Any":
+                            bare.append(f"{name}:{annotation.lineno} {function.name} {what}")
+        return bare, annotated
+
+    def constructors(self) -> list[tuple[int, int, str]]:
+        """Return for every class the parameters of its constructor that it declares itself, and all of them.
+
+        A class without ``__init__`` has its own fields, if it is a dataclass, and the parameters of its parents.
+        """
+        classes: dict[str, list[tuple[str, ast.ClassDef]]] = {}
+        for name, syntax in self.syntax.items():
+            for node in ast.walk(syntax):
+                if isinstance(node, ast.ClassDef):
+                    classes.setdefault(node.name, []).append((name, node))
+
+        def parameters(name: str, node: ast.ClassDef) -> tuple[set[str], set[str]]:
+            own, inherits = constructor(node)
+            every = set(own)
+            for base in node.bases if inherits else []:
+                known = classes.get(getattr(base, "id", getattr(base, "attr", "")), [])
+                near = [entry for entry in known if entry[0] == name] or known
+                if near and near[0][1] is not node:
+                    every |= parameters(*near[0])[1]
+            return own, every
+
+        answers = []
+        for known in classes.values():
+            for name, node in known:
+                own, every = parameters(name, node)
+                answers.append((len(own), len(every), f"{name}:{node.lineno} {node.name}"))
+        return answers
+
+    def sibling_tables(self) -> list[tuple[int, str]]:
+        """Return functions that ask one value whether it is of this or that class of ours, three classes or more."""
+        ours = {node.name for tree in self.syntax.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+        answers = []
+        for name, syntax in self.syntax.items():
+            for function in ast.walk(syntax):
+                if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                    continue
+                asked: dict[str, set[str]] = {}
+                for node in ast.walk(function):
+                    if isinstance(node, ast.Call) and called(node) == "isinstance" and len(node.args) == 2:
+                        names = {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node.args[1])}
+                        asked.setdefault(ast.dump(node.args[0]), set()).update(names & ours)
+                most = max(map(len, asked.values()), default=0)
+                if most >= 3:
+                    answers.append((most, f"{name}:{function.lineno} {function.name}"))
+        return sorted(answers, reverse=True)
+
     def lines(self) -> int:
+        """Return the number of lines of all modules."""
         return sum(len(path.read_text().splitlines()) for path in self.files.values())
 
 
@@ -151,6 +212,36 @@ def called(node: ast.Call) -> str:
     """The name of the function that is called, without what it is an attribute of."""
     function = node.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def signature(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the name and the annotation of every parameter that has one, and of ``return``."""
+    given = function.args
+    stars = [star for star in (given.vararg, given.kwarg) if star is not None]
+    for argument in [*given.posonlyargs, *given.args, *given.kwonlyargs, *stars]:
+        if argument.annotation is not None:
+            yield argument.arg, argument.annotation
+    if function.returns is not None:
+        yield "return", function.returns
+
+
+def constructor(node: ast.ClassDef) -> tuple[set[str], bool]:
+    """Return the parameters that a class itself declares, and whether those of its parents are added."""
+    for part in node.body:
+        if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+            return {argument.arg for argument in [*part.args.args[1:], *part.args.kwonlyargs]}, False
+    is_dataclass = any(re.match("dataclass|estimator", ast.unparse(mark)) for mark in node.decorator_list)
+    is_tuple = any("NamedTuple" in ast.unparse(base) for base in node.bases)
+    if not (is_dataclass or is_tuple):
+        return set(), True
+    fields = [part for part in node.body if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)]
+    return {ast.unparse(part.target) for part in fields if is_parameter(part)}, True
+
+
+def is_parameter(part: ast.AnnAssign) -> bool:
+    """Whether a field of a dataclass is a parameter of its constructor."""
+    value = "" if part.value is None else ast.unparse(part.value)
+    return "ClassVar" not in ast.unparse(part.annotation) and "init=False" not in value
 
 
 def components(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -217,12 +308,17 @@ def walked() -> tuple[set[str], set[str]]:
 
 
 def main() -> None:
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", nargs="?", type=pathlib.Path, default=SRC, help="the folder of the package")
     parser.add_argument("--walk", action="store_true", help="also count the modules of a fit and a transform")
+    parser.add_argument("--any", action="store_true", help="also list every bare Any in a signature")
     given = parser.parse_args()
     tree = Tree(given.source)
-    cycles, functions = tree.cycles(), tree.functions()
+    cycles, functions, constructors = tree.cycles(), tree.functions(), tree.constructors()
+    bare, annotated = tree.annotations()
+    estimators = [entry for entry in constructors if entry[2].startswith("methods.")]
+    tables = tree.sibling_tables()
     print(f"modules                    {len(tree.files)}")
     print(f"lines                      {tree.lines()}")
     print(f"top-level entries          {len(tree.entries())}")
@@ -231,6 +327,13 @@ def main() -> None:
         print(f"upward imports             {len(tree.upward())}  {[edge[:3] for edge in tree.upward()]}")
     print(f"places that ask for Dask   {len(tree.dask_sites())}")
     print(f"longest function           {functions[0][0]} lines, {functions[0][1]}")
+    print(f"bare Any in signatures     {len(bare)} of {annotated} annotated")
+    for label, entries in (("parameters of a class", constructors), ("parameters of an estimator", estimators)):
+        own, every = (max(entries, key=itemgetter(place), default=(0, 0, "none")) for place in (0, 1))
+        print(f"{label:<26} {own[0]} declared ({own[2]}), {every[1]} in all ({every[2]})")
+    print(f"isinstance over siblings   {len(tables)} functions  {[where for _, where in tables]}")
+    if given.any:
+        print(*bare, sep="\n")
     if given.walk:
         fit, transform = walked()
         print(f"modules of a fit           {len(fit)}")

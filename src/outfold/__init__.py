@@ -4,39 +4,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
+from .methods import PUBLIC_MODULES as _METHODS
 
 if TYPE_CHECKING:
-    from .engine.plan import plan
-    from .methods import (
-        GRAE,
-        PHATE,
-        ClassicalMDS,
-        DiffusionMaps,
-        DiffusionNet,
-        Isomap,
-        KernelPCA,
-        LaplacianEigenmaps,
-        LocallyLinearEmbedding,
-        Roseland,
-        SpectralClustering,
-    )
-    from .storage import load
+    from .engine.plan import plan as plan
+    from .methods import GRAE as GRAE
+    from .methods import PHATE as PHATE
+    from .methods import ClassicalMDS as ClassicalMDS
+    from .methods import DiffusionMaps as DiffusionMaps
+    from .methods import DiffusionNet as DiffusionNet
+    from .methods import Isomap as Isomap
+    from .methods import KernelPCA as KernelPCA
+    from .methods import LaplacianEigenmaps as LaplacianEigenmaps
+    from .methods import LocallyLinearEmbedding as LocallyLinearEmbedding
+    from .methods import Roseland as Roseland
+    from .methods import SpectralClustering as SpectralClustering
+    from .storage import load as load
 
-_HOMES = {
-    "ClassicalMDS": "methods",
-    "DiffusionMaps": "methods",
-    "DiffusionNet": "methods",
-    "GRAE": "methods",
-    "Isomap": "methods",
-    "KernelPCA": "methods",
-    "LaplacianEigenmaps": "methods",
-    "LocallyLinearEmbedding": "methods",
-    "PHATE": "methods",
-    "Roseland": "methods",
-    "SpectralClustering": "methods",
-    "load": "storage",
-    "plan": "engine.plan",
-}
+_HOMES = {**dict.fromkeys(_METHODS, "methods"), "load": "storage", "plan": "engine.plan"}
 
 
 def __getattr__(name: str) -> Any:
@@ -50,19 +35,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-__all__ = [
-    "GRAE",
-    "PHATE",
-    "ClassicalMDS",
-    "DiffusionMaps",
-    "DiffusionNet",
-    "Isomap",
-    "KernelPCA",
-    "LaplacianEigenmaps",
-    "LocallyLinearEmbedding",
-    "Roseland",
-    "SpectralClustering",
-    "__version__",
-    "load",
-    "plan",
-]
+__all__ = ["__version__", *_HOMES]

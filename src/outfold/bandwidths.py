@@ -1,20 +1,18 @@
 """Rules that choose epsilon from the distances between the anchors.
 
-Every rule is a value: ``rule.bandwidth(survey) -> Bandwidth``. The survey (``DenseStatistics`` or
-``SearchStatistics``) has ``radius(k)``, the median distance within which mass k lies, and ``pairs()``, squared
-distances with weights. A whole-number measure counts repeated rows, so weighting a
-row by 3 and repeating it three times give the same epsilon. The kernel is exp(-d^2 / (2 epsilon)): a
+Every rule is a value: ``rule.bandwidth(statistics) -> Bandwidth``. A whole-number measure counts repeated rows, so
+weighting a row by 3 and repeating it three times give the same epsilon. The kernel is exp(-d^2 / (2 epsilon)): a
 length sigma chosen by a rule becomes epsilon = sigma^2.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from ._runtime.typing import Array
+from ._runtime.typing import FREE, POSITIVE, Array, Interval
 
 ALL_EQUAL = (
     "All training points are equal (or so close that squared distances underflow), so there is no geometry to "
@@ -26,16 +24,51 @@ ALL_EQUAL = (
 class Bandwidth:
     """The epsilon that a rule chose, how it did, and the dimension that it estimated (or None)."""
 
-    epsilon: float
+    epsilon: Annotated[float, FREE]
     how: str
-    dimension: float | None = None
+    dimension: Annotated[float | None, FREE] = None
+
+
+@runtime_checkable
+class PairStatistics(Protocol):
+    """Statistics of the distances between the anchors, before a graph exists."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def measure(self) -> Array: ...
+
+        @property
+        def widest(self) -> float:
+            """Number of neighbours in the graph; inf if it has no such number."""
+            ...
+
+        @property
+        def exact(self) -> bool:
+            """Whether neighbours are exact, not found approximately."""
+            ...
+
+    def radius(self, k: float) -> float:
+        """Return the median over the anchors of the distance within which mass k lies, without the point itself."""
+        ...
+
+    def pairs(self) -> tuple[Array, Array]:
+        """Return the squared distances of pairs i < j and their weights; copies of a row are pairs at 0."""
+        ...
+
+
+@runtime_checkable
+class BandwidthRule(Protocol):
+    """A rule that chooses epsilon."""
+
+    def bandwidth(self, statistics: PairStatistics) -> Bandwidth: ...
 
 
 NO_BANDWIDTH = Bandwidth(float("nan"), "none")
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(BandwidthRule):
     """epsilon = the number that the caller chose.
 
     >>> from outfold import DiffusionMaps
@@ -43,14 +76,14 @@ class Fixed:
     4.0
     """
 
-    epsilon: float
+    epsilon: Annotated[float, Interval(0.0, open_low=True), POSITIVE, FREE]
 
-    def bandwidth(self, survey: Any) -> Bandwidth:
+    def bandwidth(self, statistics: PairStatistics) -> Bandwidth:
         return Bandwidth(self.epsilon, "given")
 
 
 @dataclass(frozen=True)
-class Percentile:
+class Percentile(BandwidthRule):
     """sigma = the q-th percentile (0 to 100) of the distances between distinct training points.
 
     >>> from outfold import DiffusionMaps
@@ -59,10 +92,10 @@ class Percentile:
     4.0
     """
 
-    q: float = 50.0
+    q: Annotated[float, Interval(0.0, 100.0)] = 50.0
 
-    def bandwidth(self, survey: Any) -> Bandwidth:
-        values, weights = survey.pairs()
+    def bandwidth(self, statistics: PairStatistics) -> Bandwidth:
+        values, weights = statistics.pairs()
         positive = values > 0
         if not positive.any():
             return _positive(0.0, "percentile")
@@ -73,7 +106,7 @@ class Percentile:
 
 
 @dataclass(frozen=True)
-class Neighbor:
+class Neighbor(BandwidthRule):
     """sigma = the median distance to the k-th neighbour; k="auto" follows dimension and n.
 
     The error of a spectrum has a part that grows with epsilon and one that falls with the number of
@@ -86,36 +119,36 @@ class Neighbor:
     'median distance to neighbour 8'
     """
 
-    k: int | Literal["auto"] = "auto"
+    k: Annotated[int | Literal["auto"], Interval(1)] = "auto"
 
-    def bandwidth(self, survey: Any) -> Bandwidth:
-        total = survey.measure.sum()
-        dimension = self._dimension(survey)
+    def bandwidth(self, statistics: PairStatistics) -> Bandwidth:
+        total = statistics.measure.sum()
+        dimension = self._dimension(statistics)
         if self.k == "auto":
             k = min(max(8.0, 0.152 * total ** (2 / (dimension + 2))), max(1.0, total / 4))
-            edge = survey.widest / 2 ** min(dimension, 2.0)  # the k at which the longest edges are about two sigma
-            k = min(k, max(edge, min(3.0, survey.widest / 2)))
+            edge = statistics.widest / 2 ** min(dimension, 2.0)  # the k at which the longest edges are about two sigma
+            k = min(k, max(edge, min(3.0, statistics.widest / 2)))
         else:
             k = float(min(self.k, total - 1))
         k = max(1.0, float(int(k)))
-        radius = survey.radius(k)
+        radius = statistics.radius(k)
         while radius == 0 and k < total - 1:  # the median row has more than k copies
             k = min(2 * k, total - 1)
-            radius = survey.radius(k)
+            radius = statistics.radius(k)
         return _positive(radius**2, f"median distance to neighbour {k:g}", dimension)
 
     @staticmethod
-    def _dimension(survey: Any) -> float:
-        total = survey.measure.sum()
+    def _dimension(statistics: PairStatistics) -> float:
+        total = statistics.measure.sum()
         near, far = (max(1.0, float(int(min(k, total / s)))) for k, s in ((8, 8), (32, 2)))
-        inner, outer = survey.radius(near), survey.radius(far)
+        inner, outer = statistics.radius(near), statistics.radius(far)
         if not 0 < inner < outer:
             return 2.0
         return float(np.clip(np.log(far / near) / np.log(outer / inner), 1.0, 20.0))
 
 
 @dataclass(frozen=True)
-class Slope:
+class Slope(BandwidthRule):
     """epsilon where log sum_ij exp(-d^2/(2 epsilon)) grows fastest in log epsilon.
 
     The slope there is half the dimension (Coifman, Shkolnisky, Sigworth and Singer, 2008). It estimates
@@ -128,8 +161,8 @@ class Slope:
     2
     """
 
-    def bandwidth(self, survey: Any) -> Bandwidth:
-        total = Growth.of(survey)
+    def bandwidth(self, statistics: PairStatistics) -> Bandwidth:
+        total = Growth.of(statistics)
         best = int(total.slopes.argmax())
         return _positive(float(total.epsilons[best]), "steepest slope", float(2 * total.slopes[best]))
 
@@ -143,8 +176,8 @@ class Growth:
     slopes: Array  # d log S / d log epsilon
 
     @classmethod
-    def of(cls, survey: Any) -> Growth:
-        values, weights = survey.pairs()
+    def of(cls, statistics: PairStatistics) -> Growth:
+        values, weights = statistics.pairs()
         positive = values > 0
         if not positive.any():
             raise ValueError(ALL_EQUAL)
@@ -152,7 +185,7 @@ class Growth:
         edges = np.linspace(logs.min(), logs.max() + 1e-9, 4097)
         mass, _ = np.histogram(logs, edges, weights=weights[positive])
         squares = np.exp((edges[:-1] + edges[1:]) / 2)
-        zero_mass = weights[~positive].sum() + survey.measure.sum() / 2  # copies, and each row with itself
+        zero_mass = weights[~positive].sum() + statistics.measure.sum() / 2  # copies, and each row with itself
         epsilons = np.exp(np.linspace(edges[0] - 4, edges[-1] + 4, 400))
         decay = np.exp(-squares / (2 * epsilons[:, None]))
         half = decay @ mass + zero_mass  # pairs i < j

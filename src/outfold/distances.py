@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -19,7 +19,7 @@ from ._loops import exponentials
 from ._loops.elementwise import COMPILED_FROM
 from ._runtime.ownership import own
 from ._runtime.threads import Threads, row_blocks
-from ._runtime.typing import Array
+from ._runtime.typing import NAN, WHOLE, Array, Axes
 
 DIRECT_FEATURES_UP_TO = 8  # features up to which a loop over pairs is quickest
 LARGEST_ENTRY = 1e150  # entries up to this size have finite squares
@@ -34,13 +34,75 @@ _SKLEARN = ("haversine", "nan_euclidean")
 METRICS = (*sorted((*_SCIPY, *_SKLEARN, *(a for a in _ALIASES))), "precomputed")
 
 
+@runtime_checkable
+class MeasuredDistances(Protocol):
+    """Squared distances (or affinities) of any point to the anchors."""
+
+    if TYPE_CHECKING:  # a field or a property; at run time a dataclass would take a property for the field's default
+
+        @property
+        def anchors(self) -> Array: ...
+
+    def cross(self, Z: Array, slack: float = 0.0) -> Array:
+        """Return the values of the rows of Z, (len(Z), n), with an error of at most ``slack``."""
+        ...
+
+    def nearest(self, Z: Array) -> Array:
+        """Return the index of the nearest anchor of each row."""
+        ...
+
+    def to(self, anchors: Array) -> Self:
+        """Return the same distances to other anchors."""
+        ...
+
+
+@runtime_checkable
+class PointDistances(MeasuredDistances, Protocol):
+    """Squared distances (or affinities) that are computed from points."""
+
+    def gram(self, runner: Threads) -> Array:
+        """Return the values between all anchors, (n, n)."""
+        ...
+
+
+@runtime_checkable
+class SearchedDistances(MeasuredDistances, Protocol):
+    """Squared distances through which a neighbour search runs: of points, or of a table between nodes."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def name(self) -> str | Callable[[Array, Array], float]: ...
+
+    def among(self, rows: Array) -> MeasuredDistances:
+        """Return the distances to the anchors ``rows`` only."""
+        ...
+
+    def between(self, rows: Array, columns: Array) -> Array:
+        """Return the squared distances between the anchors ``rows`` and the anchors ``columns``."""
+        ...
+
+    def estimate(self, Z: Array) -> tuple[Array, Array]:
+        """Return approximate squared distances (len(Z), n), and a bound of each row's error."""
+        ...
+
+
+@runtime_checkable
+class PointMetric(Protocol):
+    """A metric, or a callable kernel, before the anchors are known."""
+
+    def fit(self, X: Array) -> PointDistances:
+        """Return the distances (or affinities) to the anchors X."""
+        ...
+
+
 def clip_entries(Z: Array) -> Array:
     """Return Z clipped to +-``LARGEST_ENTRY``, so that squares do not overflow in a search."""
     return np.clip(Z, -LARGEST_ENTRY, LARGEST_ENTRY)
 
 
 @dataclass(frozen=True)
-class Metric:
+class Metric(PointMetric):
     """A distance by scikit-learn's name for it, with its parameters, or a callable of two rows.
 
     >>> import numpy as np
@@ -57,7 +119,7 @@ class Metric:
         object.__setattr__(self, "params", mine)
 
     @classmethod
-    def of(cls, value: Any) -> Metric:
+    def of(cls, value: object) -> Metric:
         """Return a metric from a Metric, a name or a callable. Raise ValueError for an unknown name."""
         if isinstance(value, Metric):
             return value
@@ -98,24 +160,27 @@ def _check_symmetric(metric: Callable[[Array, Array], float], X: Array) -> None:
         )
 
 
+MetricLike: TypeAlias = str | Metric | Callable[[Array, Array], float]
+
+
 @dataclass(frozen=True)
-class Distances:
+class Distances(PointDistances, SearchedDistances):
     """Squared distances to ``anchors``."""
 
-    anchors: Array
+    anchors: Annotated[Array, Axes("n d"), NAN]
     name: str | Callable[[Array, Array], float] = "euclidean"
     params: dict[str, Any] = field(default_factory=dict)
 
     def among(self, rows: Array) -> Distances:
-        """Return the distances to the anchors ``rows`` only."""
         return replace(self, anchors=self.anchors[rows])
 
+    def to(self, anchors: Array) -> Distances:
+        return replace(self, anchors=anchors)
+
     def between(self, rows: Array, columns: Array) -> Array:
-        """Return the squared distances between the anchors ``rows`` and the anchors ``columns``."""
         return self.among(columns).cross(self.anchors[rows])
 
     def gram(self, runner: Threads) -> Array:
-        """Return the squared distances between all anchors, (n, n)."""
         n = len(self.anchors)
         out = np.empty((n, n))
 
@@ -149,9 +214,10 @@ class Distances:
         return np.ascontiguousarray(self.anchors.T, dtype=float)
 
     def _directly(self, Z: Array) -> Array:
-        if len(Z) * len(self.anchors) < COMPILED_FROM:
-            return cdist(Z, self.anchors, "sqeuclidean")
         out = np.empty((len(Z), len(self.anchors)))
+        if out.size < COMPILED_FROM:
+            cdist(Z, self.anchors, "sqeuclidean", out=out)
+            return out
         exponentials.squared_table(np.ascontiguousarray(Z, dtype=float), self._by_feature, out)
         return out
 
@@ -171,6 +237,12 @@ class Distances:
         table = np.column_stack([-2 * moved, own, np.ones(len(own))]) @ columns
         return table, np.finfo(float).eps * (own + largest)
 
+    def estimate(self, Z: Array) -> tuple[Array, Array]:
+        if self.name != "euclidean":
+            return self.cross(Z), np.zeros(len(Z))
+        table, rounding = self.by_product(Z)
+        return table, 4 * (Z.shape[1] + 4) * rounding
+
     def _nearly(self, Z: Array, slack: float) -> Array:
         """Return squared distances by one product, exactly for rows whose error exceeds ``slack``.
 
@@ -185,7 +257,8 @@ class Distances:
     def nearest(self, Z: Array) -> Array:
         """Return the index of the nearest anchor of each row, also where squares would overflow."""
         if self.name != "euclidean":
-            return self._plain(Z).argmin(axis=1)
+            index: Array = self._plain(Z).argmin(axis=1)
+            return index
         scale = max(float(np.abs(self.anchors).max()), np.finfo(float).tiny)
         reach = np.abs(Z).max(axis=1)
         far = reach > 1e7 * scale  # rounding of squares hides the anchors: use the direction of z
@@ -200,7 +273,8 @@ class Distances:
         if self.name == "haversine":
             from sklearn.metrics.pairwise import haversine_distances
 
-            return haversine_distances(Z, self.anchors)
+            distances: Array = haversine_distances(Z, self.anchors)
+            return distances
         distances = cdist(Z, self.anchors, self.name, **self.params)
         if self.name in ("cosine", "correlation"):
             # 1 - cos of a row with itself is rounding of either sign; 4 ulp is zero
@@ -212,30 +286,35 @@ class Distances:
         difference = self.anchors - z
         shared = (~np.isnan(difference)).sum(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.sqrt(np.nansum(difference**2, axis=1) * (len(z) / shared))
+            lengths: Array = np.sqrt(np.nansum(difference**2, axis=1) * (len(z) / shared))
+        return lengths
 
 
 @dataclass(frozen=True)
-class Given:
+class Given(MeasuredDistances):
     """Precomputed values: a row that the caller passes *is* the row of values (``cross`` squares distances)."""
 
-    anchors: Array  # indices of the training columns
+    anchors: Annotated[Array, Axes("n"), WHOLE]  # indices of the training columns
     squares: bool = True  # whether the values are distances (to be squared) or affinities
     picks: bool = False  # whether rows have other columns beside those of the anchors
+
+    def to(self, anchors: Array) -> Given:
+        return replace(self, anchors=anchors)
 
     def cross(self, Z: Array, slack: float = 0.0) -> Array:
         return np.square(Z, dtype=float) if self.squares else np.array(Z, dtype=float)
 
     def nearest(self, Z: Array) -> Array:
         values = np.asarray(Z)[:, self.anchors] if self.picks else np.asarray(Z)
-        return values.argmin(axis=1) if self.squares else values.argmax(axis=1)
+        at: Array = values.argmin(axis=1) if self.squares else values.argmax(axis=1)
+        return at
 
 
 @dataclass(frozen=True)
-class GivenTable:
+class GivenTable(SearchedDistances):
     """Precomputed distances between the nodes of a graph; a point is passed as its distances to all nodes."""
 
-    anchors: Array  # (n, n)
+    anchors: Annotated[Array, Axes("n n")]  # (n, n)
     name: str = "given"
 
     def among(self, rows: Array) -> Given:
@@ -243,7 +322,19 @@ class GivenTable:
         return Given(rows, picks=True)
 
     def between(self, rows: Array, columns: Array) -> Array:
-        return np.square(self.anchors[np.ix_(rows, columns)])
+        squared: Array = np.square(self.anchors[np.ix_(rows, columns)])
+        return squared
 
-    def cross(self, Z: Array) -> Array:
-        return np.square(Z, dtype=float)
+    def to(self, anchors: Array) -> GivenTable:
+        return replace(self, anchors=anchors)
+
+    def cross(self, Z: Array, slack: float = 0.0) -> Array:
+        squared: Array = np.square(Z, dtype=float)
+        return squared
+
+    def estimate(self, Z: Array) -> tuple[Array, Array]:
+        return self.cross(Z), np.zeros(len(Z))
+
+    def nearest(self, Z: Array) -> Array:
+        at: Array = np.argmin(Z, axis=1)
+        return at

@@ -8,45 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from . import neighbors
 from ._loops.elementwise import exponential
 from ._runtime.threads import Threads, row_blocks
-from ._runtime.typing import Array
-from .bandwidths import NO_BANDWIDTH, Bandwidth, Fixed, Neighbor, Percentile
-from .distances import Distances, Metric, clip_entries
+from ._runtime.typing import POSITIVE, WHOLE, Array, Axes
+from .bandwidths import NO_BANDWIDTH, Bandwidth, BandwidthRule, Fixed, Neighbor, PairStatistics, Percentile
+from .distances import Distances, Metric, PointDistances, PointMetric, clip_entries
+from .graphs.drawing import expect_kind
 from .graphs.pair_statistics import DenseStatistics
+from .graphs.protocols import FittedKernel, ValueGeometry
+from .neighbors import Search
 from .trust import Nearness, Reference
 
 
+@runtime_checkable
 class Kernel(Protocol):
-    """A fitted kernel: an elementwise function of the values ``measured`` (squared distances, or affinities)."""
+    """A kernel before its epsilon is chosen."""
 
-    bandwidth: Bandwidth
+    def fit(self, statistics: PairStatistics) -> FittedKernel: ...
 
-    @property
-    def slack(self) -> float:
-        """The error of a squared distance that leaves its affinity right to 1e-13."""
-        ...
-
-    def affinity(self, measured: Array) -> Array:
-        """Return affinities; ``measured`` may be overwritten."""
-        ...
-
-    def logs(self, measured: Array) -> tuple[Array, float]:
-        """Return (values, factor): log affinities are factor * values; ``measured`` may be overwritten."""
-        ...
-
-    def witness(self, measured: Array) -> Array | None:
-        """Return affinities that decrease with distance, to judge support; None if the kernel's own affinities do."""
-        ...
+    def at(self, epsilon: float) -> Kernel:
+        """Return the kernel with this epsilon, if it has one to choose; NaN or infinity: the kernel itself."""
+        return self
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Kernel):
     """w(x, y) = exp(-d(x, y)^2 / (2 epsilon)), with w(x, x) = 1.
 
     >>> import numpy as np
@@ -55,18 +46,21 @@ class Gaussian:
     [1.0, 0.3679]
     """
 
-    rule: Any  # a bandwidth rule
+    rule: BandwidthRule
     witness: float | None = None  # epsilon to judge support with if the kernel's own is infinite
 
-    def fit(self, survey: Any) -> GaussianKernel:
-        bandwidth = self.rule.bandwidth(survey)
+    def at(self, epsilon: float) -> Gaussian:
+        return replace(self, rule=Fixed(epsilon)) if np.isfinite(epsilon) else self
+
+    def fit(self, statistics: PairStatistics) -> GaussianKernel:
+        bandwidth = self.rule.bandwidth(statistics)
         if np.isfinite(bandwidth.epsilon):
             return GaussianKernel(bandwidth)
-        return GaussianKernel(bandwidth, self.witness or Neighbor(8).bandwidth(survey).epsilon)
+        return GaussianKernel(bandwidth, self.witness or Neighbor(8).bandwidth(statistics).epsilon)
 
 
 @dataclass(frozen=True)
-class GaussianKernel:
+class GaussianKernel(FittedKernel):
     """A Gaussian with its epsilon; at epsilon = inf every edge of the graph weighs 1."""
 
     bandwidth: Bandwidth
@@ -88,19 +82,18 @@ class GaussianKernel:
         return np.exp(measured * (-0.5 / self.witness_epsilon))
 
     def reach(self, eta: float) -> float:
-        """Return the distance at which the weight falls to eta."""
         return float(np.sqrt(-2 * self.bandwidth.epsilon * np.log(eta)))
 
 
 @dataclass(frozen=True)
-class Affinity:
+class Affinity(Kernel, FittedKernel):
     """A kernel for values that are affinities already: a precomputed matrix, or computed by a callable."""
 
     bandwidth: Bandwidth = field(default_factory=lambda: Bandwidth(np.nan, "none: affinities are given"))
     slack: ClassVar[float] = 0.0
 
-    def fit(self, survey: Any) -> Affinity:
-        measured, measure = survey.squared, survey.measure
+    def fit(self, statistics: PairStatistics) -> Affinity:
+        measured, measure = expect_kind(statistics, DenseStatistics).squared, statistics.measure
         smallest = measured.min()
         if not smallest >= 0:
             raise ValueError(
@@ -130,6 +123,9 @@ class Affinity:
 
     def witness(self, measured: Array) -> Array | None:
         return None
+
+    def reach(self, eta: float) -> float:
+        raise ValueError("Affinities are given, so no distance belongs to a threshold: keep every pair.")
 
 
 GIVEN = Bandwidth(float("nan"), "none: kernel values are given")
@@ -161,13 +157,25 @@ class Named:
         gamma = usual if self.gamma is None or isinstance(self.gamma, str) else self.gamma
         squared = distances.gram(runner) if self.name == "rbf" else None
         if isinstance(self.gamma, str) and squared is not None:
-            bandwidth = Percentile(50.0).bandwidth(DenseStatistics(distances, squared, measure))
+            bandwidth = Percentile(50.0).bandwidth(
+                DenseStatistics(distances=distances, squared=squared, measure=measure)
+            )
             gamma = 1 / (2 * bandwidth.epsilon)
         elif self.name == "rbf":
             bandwidth = Bandwidth(1 / (2 * gamma), "given" if self.gamma else "1 / n_features")
         search = None if self.name == "rbf" else neighbors.build(distances, "auto")
         centre = points.mean(axis=0) if self.name == "linear" else None
-        values = KernelValues(distances, nearness, bandwidth, self.name, gamma, self.degree, self.coef0, search, centre)
+        values = KernelValues(
+            distances=distances,
+            nearness=nearness,
+            bandwidth=bandwidth,
+            name=self.name,
+            gamma=gamma,
+            degree=self.degree,
+            coef0=self.coef0,
+            search=search,
+            centre=centre,
+        )
         K = values.gram(squared, runner)
         if callable(self.name) and not np.allclose(K, K.T, rtol=1e-8, atol=1e-12 * np.abs(K).max()):
             worst = np.abs(K - K.T).max()
@@ -178,23 +186,31 @@ class Named:
         return values, K, reference
 
 
-@dataclass(frozen=True)
-class KernelValues:
+@dataclass(frozen=True, kw_only=True)
+class KernelValues(ValueGeometry):
     """A fitted kernel with values k(x, anchor) for all anchors, and the log mass from the nearest anchor."""
 
-    distances: Distances
+    distances: Annotated[Distances, Axes("n d")]
     nearness: Nearness
     bandwidth: Bandwidth
     name: str | Callable[[Array, Array], float]
-    gamma: float
+    gamma: Annotated[float, POSITIVE]
     degree: float
     coef0: float
-    search: Any  # search of the nearest anchor, where kernel values do not give its distance
-    centre: Array | None  # mean, subtracted by "linear": centring cancels it, and rounding stays small
+    search: Annotated[
+        Search | None, Axes("n d")
+    ]  # search of the nearest anchor, where kernel values do not give its distance
+    centre: Annotated[
+        Array | None, Axes("d")
+    ]  # mean, subtracted by "linear": centring cancels it, and rounding stays small
+
+    @property
+    def anchors(self) -> Array:
+        return self.distances.anchors
 
     @property
     def row_entries(self) -> int:
-        return len(self.distances.anchors)
+        return len(self.anchors)
 
     def gram(self, squared: Array | None, runner: Threads) -> Array:
         """Return the values between the anchors, (n, n); ``squared`` distances, if not None, are overwritten."""
@@ -212,6 +228,7 @@ class KernelValues:
             squared = self.distances.cross(Z, slack=1e-13 / self.gamma)
             log_mass = self.nearness.log_mass(np.maximum(squared.min(axis=1), 0.0))
             return self._rbf(squared), log_mass
+        assert self.search is not None
         lists = self.search.closest(clip_entries(Z), 1, Threads(1))
         return self._of(Z), self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
 
@@ -230,43 +247,46 @@ class KernelValues:
         anchors = self.distances.anchors
         if callable(self.name):
             return _call_kernel(self.name, Z, anchors)
+        values: Array
         if self.name == "linear":
-            return (Z - self.centre) @ (anchors - self.centre).T
+            values = (Z - self.centre) @ (anchors - self.centre).T
+            return values
         from sklearn.metrics.pairwise import pairwise_kernels
 
         options = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
         if self.name in ("chi2", "additive_chi2"):  # scikit-learn's loops for these refuse read-only arrays
             Z, anchors = np.array(Z), np.array(anchors)
         with np.errstate(over="ignore"):  # of a power; centring the kernel raises for it
-            return pairwise_kernels(Z, anchors, metric=self.name, filter_params=True, **options)
+            values = pairwise_kernels(Z, anchors, metric=self.name, filter_params=True, **options)
+        return values
 
 
 def _nearest_place(distances: Distances, runner: Threads) -> Array:
     """Return the squared distance of each anchor to the nearest distinct anchor, (n,)."""
     places, member = np.unique(distances.anchors, axis=0, return_inverse=True)
-    lists = neighbors.build(replace(distances, anchors=places), "auto").closest(places, 2, runner)
-    return lists.squared[lists.ptr[:-1] + 1][member.ravel()]
+    lists = neighbors.build(distances.to(places), "auto").closest(places, 2, runner)
+    return lists.kth(2)[member.ravel()]
 
 
-@dataclass(frozen=True)
-class GivenValues:
+@dataclass(frozen=True, kw_only=True)
+class GivenValues(ValueGeometry):
     """Rows of kernel values that the caller passes.
 
     They do not include k(x, x), so distances are not available. A row is outside the data if its mass sum |k(x, .)| is
     below half the least or above twice the largest mass of the training rows.
     """
 
-    anchors: Array  # indices of the training columns
-    measure: Array
+    anchors: Annotated[Array, Axes("n"), WHOLE]  # indices of the training columns
+    measure: Annotated[Array, Axes("n")]
     lowest: float
     highest: float
     bandwidth: Bandwidth = GIVEN
 
     @classmethod
-    def of(cls, columns: Array, anchors: Any) -> tuple[GivenValues, Array, Reference]:
-        K = np.array(anchors.points[:, columns], dtype=float)
-        mass = np.abs(K) @ anchors.measure
-        found = cls(columns, anchors.measure, float(mass.min()) / 2, float(mass.max()) * 2)
+    def of(cls, columns: Array, points: Array, measure: Array) -> tuple[GivenValues, Array, Reference]:
+        K = np.array(points[:, columns], dtype=float)
+        mass = np.abs(K) @ measure
+        found = cls(anchors=columns, measure=measure, lowest=float(mass.min()) / 2, highest=float(mass.max()) * 2)
         return found, K, Reference(0.0, -1e-12)
 
     @property
@@ -280,11 +300,12 @@ class GivenValues:
         return np.array(Z, dtype=float), -np.maximum(beyond, 0.0)
 
     def nearest(self, Z: Array) -> Array:
-        return np.asarray(Z).argmax(axis=1)
+        at: Array = np.asarray(Z).argmax(axis=1)
+        return at
 
 
 @dataclass(frozen=True)
-class CallableKernel:
+class CallableKernel(PointMetric):
     """A callable k(x, y) of two rows as a geometry whose values are affinities."""
 
     function: Callable[[Array, Array], float]
@@ -294,20 +315,24 @@ class CallableKernel:
 
 
 @dataclass(frozen=True)
-class PairwiseValues:
+class PairwiseValues(PointDistances):
     """Affinities k(x, anchor) by a callable."""
 
     anchors: Array
     function: Callable[[Array, Array], float]
 
-    def gram(self, runner: Any) -> Array:
+    def gram(self, runner: Threads) -> Array:
         return self.cross(self.anchors)
 
-    def cross(self, Z: Array) -> Array:
+    def to(self, anchors: Array) -> PairwiseValues:
+        return replace(self, anchors=anchors)
+
+    def cross(self, Z: Array, slack: float = 0.0) -> Array:
         return _call_kernel(self.function, Z, self.anchors)
 
     def nearest(self, Z: Array) -> Array:
-        return self.cross(Z).argmax(axis=1)
+        at: Array = self.cross(Z).argmax(axis=1)
+        return at
 
 
 def _call_kernel(function: Callable[[Array, Array], float], Z: Array, anchors: Array) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -19,13 +19,13 @@ from . import neighbors
 from ._loops import selection as selection_loops
 from ._runtime.ownership import own
 from ._runtime.threads import Threads, row_blocks
-from ._runtime.typing import Array
+from ._runtime.typing import NAN, WHOLE, Array, Axes, Interval
 from .bandwidths import Neighbor, Percentile
 from .data.sources import InMemory, Source
-from .distances import Metric
+from .distances import Metric, PointMetric
 from .graphs.drawing import check_table
 from .graphs.pair_statistics import DenseStatistics
-from .neighbors import tree
+from .neighbors import Search, tree
 
 WEIGHED_ROWS = 1 << 18  # rows whose nearest landmarks are searched in one block
 POOL_BYTES = 1 << 27  # size of the random sample to choose from if the data is not in memory
@@ -35,9 +35,9 @@ POOL_BYTES = 1 << 27  # size of the random sample to choose from if the data is 
 class Anchors:
     """The chosen points, the indices of their training rows (None if they are not training rows), and their measure."""
 
-    points: Array
-    index: Array | None
-    measure: Array
+    points: Annotated[Array, Axes("n d"), NAN]
+    index: Annotated[Array | None, Axes("n"), WHOLE]
+    measure: Annotated[Array, Axes("n")]
 
     def at(self, rows: Array) -> Anchors:
         """Return the anchors ``rows``, in that order."""
@@ -52,9 +52,10 @@ class Anchors:
         return replace(self.at(first[order]), measure=np.bincount(member.ravel(), weights=self.measure)[order])
 
 
-def along_the_tree(anchors: Anchors, metric: Any) -> Anchors:
+def along_the_tree(anchors: Anchors, metric: PointMetric | None) -> Anchors:
     """Return the anchors in the order of a k-d tree: close anchors are adjacent, so memory is read in order."""
-    if getattr(metric, "name", None) != "euclidean" or anchors.points.shape[1] > tree.TREE_FEATURES:
+    euclidean = isinstance(metric, Metric) and metric.name == "euclidean"
+    if not euclidean or anchors.points.shape[1] > tree.TREE_FEATURES:
         return anchors
     return anchors.at(cKDTree(anchors.points, balanced_tree=False).indices)
 
@@ -66,9 +67,35 @@ def given_columns(anchors: Anchors) -> Array:
     return anchors.index
 
 
+@runtime_checkable
+class Landmarks(Protocol):
+    """A rule that selects landmarks among rows."""
+
+    def count(self, rows: int) -> int:
+        """Return the number of landmarks of ``rows`` rows of positive weight."""
+        ...
+
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
+        """Return the landmarks, with their measure."""
+        ...
+
+
 @dataclass(frozen=True)
-class AllRows:
+class _Sized(Landmarks):
+    """A rule for ``size`` landmarks: a count (int) or a fraction of the rows (float)."""
+
+    size: Annotated[int, Interval(2)] | Annotated[float, Interval(0.0, 1.0, open_low=True)]
+
+    def count(self, rows: int) -> int:
+        return count_of(self.size, rows)
+
+
+@dataclass(frozen=True)
+class AllRows(Landmarks):
     """Every training row with positive weight is a landmark."""
+
+    def count(self, rows: int) -> int:
+        return rows
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         index, X = np.flatnonzero(measure > 0), rows.array()
@@ -76,7 +103,7 @@ class AllRows:
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(_Sized):
     """``size`` training rows drawn without replacement: a count (int) or a fraction (float).
 
     >>> from outfold import DiffusionMaps
@@ -86,19 +113,16 @@ class Random:
     (50, 3)
     """
 
-    size: int | float
-
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        index = _draw_rows(measure, lambda able: count_of(self.size, able), rng)
+        index = _draw_rows(measure, self.count(count_positive(measure)), rng)
         return Anchors(rows.take(index), index, measure[index])
 
 
 @dataclass(frozen=True)
-class Enough:
+class Enough(Landmarks):
     """Random rows: four times the square root of the number of rows, at least 500 and at most all."""
 
-    @staticmethod
-    def count(rows: int) -> int:
+    def count(self, rows: int) -> int:
         return min(rows, max(500, int(4 * np.sqrt(rows))))
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
@@ -106,7 +130,7 @@ class Enough:
 
 
 @dataclass(frozen=True)
-class AtMost:
+class AtMost(Landmarks):
     """Every row if there are no more than ``most``, else ``most`` random rows."""
 
     most: int
@@ -119,7 +143,7 @@ class AtMost:
 
 
 @dataclass(frozen=True)
-class Points:
+class Points(Landmarks):
     """The caller's own points; they need not be training rows.
 
     >>> from outfold import DiffusionMaps
@@ -129,10 +153,13 @@ class Points:
     (50, 3)
     """
 
-    points: Array
+    points: Annotated[Array, Axes("n d")]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", own(self.points))
+
+    def count(self, rows: int) -> int:
+        return len(self.points)
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         if self.points.ndim != 2 or self.points.shape[1] != rows.shape[1]:
@@ -147,7 +174,7 @@ class Points:
 
 
 @dataclass(frozen=True)
-class KMeans:
+class KMeans(_Sized):
     """Centres of mini-batch k-means (they are not training rows).
 
     >>> from outfold import DiffusionMaps
@@ -157,7 +184,6 @@ class KMeans:
     (50, 3)
     """
 
-    size: int | float
     batch: int = 4096
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
@@ -173,7 +199,7 @@ class KMeans:
 
 
 @dataclass(frozen=True)
-class FarthestPoint:
+class FarthestPoint(_Sized):
     """Farthest-point sampling: each landmark is the row farthest from those before.
 
     The first is the row farthest from the mean. The landmarks cover the data evenly, edges included.
@@ -185,8 +211,6 @@ class FarthestPoint:
     (50, 3)
     """
 
-    size: int | float
-
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         points, index, count = _pool(rows, measure, self.size, rng)
         first = int(np.square(points - points.mean(axis=0)).sum(axis=1).argmax())
@@ -195,7 +219,7 @@ class FarthestPoint:
 
 
 @dataclass(frozen=True)
-class MinDistance:
+class MinDistance(_Sized):
     """Rows in random order, each selected if it is far enough from those selected before: an even cover.
 
     The least distance is the largest that still gives ``size`` landmarks. With more than ``pool`` times as many rows,
@@ -208,7 +232,6 @@ class MinDistance:
     (50, 3)
     """
 
-    size: int | float
     pool: int = 20
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
@@ -228,7 +251,7 @@ class MinDistance:
 
 
 @dataclass(frozen=True)
-class InverseDensity:
+class InverseDensity(_Sized):
     """Rows drawn with weights p^-3, so that landmarks have density 1 / p^2 where the rows have p.
 
     p is a Gaussian density estimate over 2000 of the rows, raised to at least its first percentile: otherwise a few
@@ -241,13 +264,15 @@ class InverseDensity:
     (50, 3)
     """
 
-    size: int | float
-
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         points, index, count = _pool(rows, measure, self.size, rng)
         some = Random(min(len(points), 2000)).select(InMemory(points), measure[index], rng)
         distances = Metric().fit(some.points)
-        epsilon = Neighbor().bandwidth(DenseStatistics(distances, distances.gram(Threads()), some.measure)).epsilon
+        epsilon = (
+            Neighbor()
+            .bandwidth(DenseStatistics(distances=distances, squared=distances.gram(Threads()), measure=some.measure))
+            .epsilon
+        )
         blocks = row_blocks(len(points), len(some.points))
         density = np.concatenate([np.exp(-0.5 / epsilon * distances.cross(points[b])) @ some.measure for b in blocks])
         least = max(np.quantile(density, 0.01), 1e-90 * density.max())  # large enough that 1 / cube is finite
@@ -257,7 +282,7 @@ class InverseDensity:
 
 
 @dataclass(frozen=True)
-class RPCholesky:
+class RPCholesky(_Sized):
     """Rows by randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber, 2023).
 
     Each row is drawn with a probability proportional to the part of k(x, x) that the rows before do not explain. The
@@ -271,7 +296,6 @@ class RPCholesky:
     (50, 3)
     """
 
-    size: int | float
     epsilon: float | None = None
     pool: int = 10
 
@@ -305,24 +329,38 @@ def _draw(odds: Array, taken: list[int], rng: np.random.Generator) -> int:
 
 def _median_squared(points: Array) -> float:
     some = Metric().fit(points)
-    return Percentile(50.0).bandwidth(DenseStatistics(some, some.gram(Threads()), np.ones(len(some.anchors)))).epsilon
+    return (
+        Percentile(50.0)
+        .bandwidth(DenseStatistics(distances=some, squared=some.gram(Threads()), measure=np.ones(len(some.anchors))))
+        .epsilon
+    )
 
 
-def count_positive(measure: Any) -> int:
+class PartitionedMeasure(Protocol):
+    """Weights of rows that are not in memory."""
+
+    able: tuple[int, ...]  # number of positive weights in each partition
+
+    def min(self) -> float: ...
+
+    def positive(self, ranks: Array) -> Array:
+        """Return the indices of the rows with these ranks among the rows of positive weight."""
+        ...
+
+
+def count_positive(measure: Array | PartitionedMeasure) -> int:
     """Return the number of rows with positive weight."""
     if isinstance(measure, np.ndarray):
         return len(measure) if measure.min() > 0 else int(np.count_nonzero(measure))
     return sum(measure.able)
 
 
-def _draw_rows(measure: Any, count: Any, rng: np.random.Generator) -> Array:
-    """Return the sorted indices of random rows of positive weight; ``count`` maps their number to the number drawn."""
-    return _positive(
-        measure, np.sort(rng.choice(count_positive(measure), size=count(count_positive(measure)), replace=False))
-    )
+def _draw_rows(measure: Array | PartitionedMeasure, count: int, rng: np.random.Generator) -> Array:
+    """Return the sorted indices of ``count`` random rows of positive weight."""
+    return _positive(measure, np.sort(rng.choice(count_positive(measure), size=count, replace=False)))
 
 
-def _positive(measure: Any, ranks: Array) -> Array:
+def _positive(measure: Array | PartitionedMeasure, ranks: Array) -> Array:
     """Return the indices of the rows with these ranks among the rows of positive weight."""
     if measure.min() > 0:
         return ranks
@@ -342,9 +380,8 @@ def _pool(
     enough = min(most_of, most * count)
     if not isinstance(rows, InMemory):
         enough = min(enough, max(count, POOL_BYTES // (8 * rows.shape[1])))
-    index = (
-        _draw_rows(measure, lambda _: int(enough), rng) if enough < most_of else _positive(measure, np.arange(most_of))
-    )
+    some = enough < most_of
+    index = _draw_rows(measure, int(enough), rng) if some else _positive(measure, np.arange(most_of))
     return np.ascontiguousarray(rows.take(index), dtype=float), index, count
 
 
@@ -365,7 +402,7 @@ def count_of(size: int | float, rows: int) -> int:
 class NearestTo:
     """Callable that returns, for each landmark, the total weight of the rows it is nearest to."""
 
-    search: Any
+    search: Search
 
     def __call__(self, points: Array, measure: Array, start: int) -> Array:
         lists = self.search.closest(points, 1, Threads())

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from ._runtime.typing import Array
+from ._runtime.typing import POSITIVE, Array
 
 SAMPLED_ROWS = 1_000_000  # training rows for the typical mass; if there are more, an even sample of them
 LOG_FLOOR = -700.0  # log mass of a point without neighbours in reach, where exp would underflow
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Trust:
     """How far to trust the embedding of each row; every field is an array (rows,) or None."""
 
@@ -28,7 +29,7 @@ class Trust:
 class Nearness:
     """Support if kernel mass says nothing about distance: -d^2 / (2 unit^2), d the distance to the nearest anchor."""
 
-    unit_squared: float  # median squared distance of an anchor to the nearest distinct anchor
+    unit_squared: Annotated[float, POSITIVE]  # median squared distance of an anchor to the nearest distinct anchor
 
     @classmethod
     def of(cls, squared: Array, measure: Array) -> tuple[Nearness, Reference]:
@@ -64,4 +65,4 @@ class Reference:
         return cls(float(typical), float(min(lowest, log_mass.min() - 1e-9)))
 
     def judge(self, log_mass: Array) -> Trust:
-        return Trust(log_mass - self.typical, ~(log_mass >= self.lowest))
+        return Trust(support=log_mass - self.typical, flag=~(log_mass >= self.lowest))

@@ -21,7 +21,7 @@ def test_no_place_to_cache_is_no_obstacle(home, tmp_path):
             if home == "read-only"
             else ""
         )
-        + "print(csr.transpose_pattern(np.array([0, 1]), np.array([2]), 3)[0].tolist())"
+        + "print(csr.label_components(np.array([0, 1, 2, 3]), np.array([1, 0, 2])).tolist())"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[0, 0, 0, 1]"
+    assert result.stdout.strip() == "[0, 0, 1]"

@@ -1,5 +1,7 @@
 """Preparations: the same columns and the same scale for every table, or a refusal."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.preprocessing import RobustScaler, StandardScaler
@@ -148,6 +150,25 @@ def test_rows_of_another_width_are_refused(raw):
     ],
 )
 def test_what_is_no_preparation_is_refused(fields):
-    assert Preparation(("a",)).apply(np.ones((2, 1))).shape == (2, 1)
+    assert Preparation(columns=("a",)).apply(np.ones((2, 1))).shape == (2, 1)
     with pytest.raises(ValueError):
         Preparation(**{"columns": ("a",), **fields})
+
+
+class CountingName(str):
+    """A name that counts how often it is compared with other names."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        CountingName.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_features_of_many_columns_are_chosen_in_linear_time():
+    names = (CountingName("id"), *(f"column {at}" for at in range(1000)))
+    table = SimpleNamespace(names=names, numeric=names[:500], aside=(), require=lambda *_: None)
+    features, text = preparation._choose_columns(table, None, "id", None)
+    assert (features, text) == (names[1:500], names[500:])
+    assert CountingName.compared <= 20  # a set that is built anew for each column compares each time

@@ -11,7 +11,7 @@ from outfold import DiffusionMaps, KernelPCA, LocallyLinearEmbedding, Roseland
 from outfold._runtime.threads import Threads
 from outfold.datasets import circle, s_curve
 from outfold.extensions.alignment import Alignment
-from outfold.extensions.calibration import SECOND_OPINION_CENTRES, Calibration, SecondOpinion
+from outfold.extensions.calibration import SECOND_OPINION_CENTRES, Calibration, SecondOpinion, _effective
 from outfold.extensions.samples import Samples
 from outfold.trust import Trust
 
@@ -70,10 +70,10 @@ def test_bands_hold_where_rows_of_a_fold_err_together(rho):
         support = rng.normal(size=(11, 40))
         errors = np.exp(logs - 0.7 * support)
         flags = np.zeros(40, bool)
-        found = Calibration.of((Trust(support[i], flags), errors[i]) for i in range(10))
+        found = Calibration.of((Trust(support=support[i], flag=flags), errors[i]) for i in range(10))
         # a joint fit adds a fold's worth of rows to one more fold than those of the calibration did
         fresh = errors[10] * np.sqrt(9 / 11)
-        held.append((fresh <= found.radius(Trust(support[10], flags), 0.9)).mean())
+        held.append((fresh <= found.radius(Trust(support=support[10], flag=flags), 0.9)).mean())
     assert 0.87 <= np.mean(held) <= 0.95  # 300 draws of ten folds leave a standard error of up to 0.02
 
 
@@ -81,10 +81,12 @@ def test_bands_are_wider_where_the_facts_say_so():
     rng = np.random.default_rng(0)
     support, flags = rng.normal(size=500), np.zeros(500, bool)
     errors = np.exp(-support + 0.2 * rng.normal(size=500))
-    found = Calibration.of([(Trust(support, flags), errors)] * 2)
-    poor, rich = found.radius(Trust(np.array([-1.0, 1.0]), np.zeros(2, bool)), 0.9)
+    found = Calibration.of([(Trust(support=support, flag=flags), errors)] * 2)
+    poor, rich = found.radius(Trust(support=np.array([-1.0, 1.0]), flag=np.zeros(2, bool)), 0.9)
     assert poor / rich == pytest.approx(np.exp(2), rel=0.1)
-    assert found.radius(Trust(np.zeros(1), np.ones(1, bool)), 0.9) == np.inf  # outside the data nothing is promised
+    assert (
+        found.radius(Trust(support=np.zeros(1), flag=np.ones(1, bool)), 0.9) == np.inf
+    )  # outside the data nothing is promised
 
 
 def test_a_calibrated_model_gives_radii_that_hold_fresh_points(curve):
@@ -193,3 +195,15 @@ def test_coordinates_of_length_one_are_compared_at_their_own_length(curve):
     size = np.linalg.norm(LocallyLinearEmbedding(2, n_neighbors=12).fit(curve).embedding_, axis=1).mean()
     assert np.median(many) < size
     assert np.median(few) < 3 * size
+
+
+def test_rows_of_one_fold_count_as_one_analysis_of_variance_says():
+    """Four folds of five: mean square within 2.5, variance of the means 20, so rho = 19.5 / 22."""
+    within = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])  # variance 2.5
+    means = np.array([-6.0, -2.0, 2.0, 6.0]) * np.sqrt(0.75)  # variance 20
+    logs = (means[:, None] + within).ravel()
+    rho = (20 - 2.5 / 5) / (20 - 2.5 / 5 + 2.5)
+    assert _effective(logs, [5, 5, 5, 5]) == pytest.approx(20 / (1 + 4 * rho), rel=1e-12)
+    assert _effective(np.tile(within, 4), [5, 5, 5, 5]) == 20  # equal folds are independent rows
+    assert _effective(np.repeat(means, 5), [5, 5, 5, 5]) == pytest.approx(4)  # rows of a fold say the same
+    assert _effective(logs, [20]) == 20

@@ -46,7 +46,7 @@ def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "m.outfold"
     estimator = outfold.DiffusionMaps(2, random_state=0).fit(X)
     estimator.inverse_transform(np.zeros((1, 2)))
-    storage.save(estimator, path, preparation=Preparation(("a", "b", "c")))
+    storage.save(estimator, path, preparation=Preparation(columns=("a", "b", "c")))
     return path
 
 

@@ -190,3 +190,29 @@ def test_rounding_never_drops_the_last_neighbour():
     squared = np.column_stack([np.zeros(1000), near, np.nextafter(near, 3)]).ravel()
     lists = neighbors.Lists(np.arange(0, 3001, 3), np.tile(np.arange(3), 1000), squared)
     assert (fitted.midway_radii(lists, np.ones(3), 2) >= near).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_with_light_weights_the_union_is_that_of_mass_for_a_row_alone_and_in_a_batch(seed):
+    """Anchors of weight below 1: more than k of them hold the mass k, and those that reach a row do not count."""
+    rng = np.random.default_rng(seed)
+    X, Z, weights = rng.normal(size=(60, 2)), rng.normal(size=(25, 2)), rng.uniform(0.05, 2.5, 60)
+    weights /= weights.mean()
+    maps = quietly(DiffusionMaps(2, n_neighbors=graphs.Union(6)).fit, X, sample_weight=weights)
+    graph = maps.model_.rule.geometry
+
+    def radius(z, mass):
+        squared = np.square(graph.anchors - z).sum(axis=1)
+        order = np.argsort(squared)
+        return np.sqrt(squared[order[np.searchsorted(np.cumsum(graph.measure[order]), mass * (1 - 1e-12))]])
+
+    def midway(z):
+        return (radius(z, 6) + radius(z, 7)) / 2
+
+    radii = np.array([midway(x) for x in graph.anchors])
+    together = graph.cross(Z)
+    for i, z in enumerate(Z):
+        away = np.sqrt(np.square(graph.anchors - z).sum(axis=1))
+        expected = np.flatnonzero(away <= np.maximum(radii, midway(z)))
+        for found in (together[[i]], graph.cross(z[None])):
+            assert np.array_equal(np.sort(found.indices), expected)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsTransformer
 
-from catalogue import cloud
+from catalogue import cloud, quietly
 from outfold import DiffusionMaps, Roseland, graphs
 from outfold.datasets import s_curve
 from outfold.graphs import rules as graphs_rules
@@ -65,3 +65,14 @@ def test_bad_rules():
     ):
         with pytest.raises(ValueError, match=message):
             DiffusionMaps(**parameters).fit(X)
+
+
+@pytest.mark.parametrize("n", [5, 7, 9])
+def test_the_radius_of_few_points_holds_half_of_them(n):
+    """Of fewer than ten points not four neighbours but half of the points, at every point."""
+    points = np.random.default_rng(n).normal(size=(n, 2))
+    mass = min(4.0, n / 2)
+    distances = np.sort(np.sqrt(((points[:, None] - points) ** 2).sum(axis=2)), axis=1)
+    radius = distances[:, int(np.ceil(mass)) - 1].max()  # the point itself counts
+    maps = quietly(DiffusionMaps(1, n_neighbors=graphs.Ball("auto")).fit, points)
+    assert maps.model_.rule.geometry.radius == pytest.approx(radius, rel=2e-6)

@@ -1,5 +1,6 @@
 """The contract, held for every method in the catalogue."""
 
+from dataclasses import replace
 from inspect import signature
 
 import numpy as np
@@ -13,7 +14,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 
-from catalogue import ALL_METHODS, APPROXIMATE, NETWORKS, cloud, clouds, new_points, quietly, tolerance
+from catalogue import (
+    ALL_METHODS,
+    APPROXIMATE,
+    NETWORKS,
+    cloud,
+    clouds,
+    new_points,
+    quietly,
+    row_tolerance,
+    size_of,
+    tolerance,
+)
 from outfold import (
     GRAE,
     PHATE,
@@ -28,8 +40,10 @@ from outfold import (
 )
 from outfold._runtime.ownership import arrays
 from outfold.distances import Metric
+from outfold.engine import fit
 from outfold.exceptions import FarPointsError, FarPointsWarning, OutfoldWarning
 from outfold.methods import Islands
+from outfold.operators.operator import Rows
 from outfold.selection import LocalLinearSelection, RemoveOutliers
 
 methods = pytest.mark.parametrize("estimator", ALL_METHODS.values(), ids=ALL_METHODS.keys())
@@ -84,6 +98,24 @@ def test_the_extension_passes_through_the_spectral_embedding(estimator, X):
     assert model.report_.extension_gap <= tolerance(model, embedding)
 
 
+@pytest.fixture
+def planted(monkeypatch):
+    """Rows are off by 1e-7, and the report claims that rounding is magnified by 1e9."""
+    product, report_on = Rows.__matmul__, fit.report_on
+    monkeypatch.setattr(Rows, "__matmul__", lambda rows, basis: product(rows, basis) * (1 + 1e-7))
+    monkeypatch.setattr(fit, "report_on", lambda *given: replace(report_on(*given), amplification=1e9))
+
+
+@pytest.mark.parametrize("name", [name for name in ALL_METHODS if name not in APPROXIMATE])
+def test_rows_that_are_off_break_a_law_whatever_the_report_claims(planted, name):
+    no_gap = test_the_extension_passes_through_the_spectral_embedding.hypothesis.inner_test
+    if any(part in name for part in ("roseland", "low rank")):
+        no_gap(ALL_METHODS[name], cloud(0, rows=60))  # `embedding_` is row @ basis too: the oracles see it instead
+        return
+    with pytest.raises(AssertionError):
+        no_gap(ALL_METHODS[name], cloud(0, rows=60))
+
+
 @everyone
 @given(X=clouds, seed=st.integers(0, 1000))
 def test_a_row_does_not_depend_on_its_batch(estimator, X, seed):
@@ -91,8 +123,7 @@ def test_a_row_does_not_depend_on_its_batch(estimator, X, seed):
     Z = np.vstack([new_points(X, seed, 9), X[:3]])
     together = quietly(model.transform, Z)
     alone = np.vstack([quietly(model.transform, Z[i : i + 1]) for i in range(len(Z))])
-    size = np.abs(embedding).max() * max(1.0, model.report_.amplification * 1e-3)
-    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-12 * max(1.0, size))
+    np.testing.assert_allclose(together, alone, rtol=0, atol=row_tolerance(model, embedding, Z, together))
 
 
 @everyone
@@ -106,8 +137,8 @@ def test_a_far_row_is_finite_flagged_and_alone_in_it(estimator, X, seed):
     assert np.isfinite(result).all()
     assert trust.flag[-1]
     assert not np.isnan(trust.support).any()
-    size = max(1.0, np.abs(embedding).max() * max(1.0, model.report_.amplification * 1e-3))
-    np.testing.assert_allclose(result[:-1], quietly(model.transform, Z), rtol=0, atol=1e-12 * size)
+    near = quietly(model.transform, Z)
+    np.testing.assert_allclose(result[:-1], near, rtol=0, atol=row_tolerance(model, embedding, Z, near))
 
 
 @everyone
@@ -186,10 +217,10 @@ def test_the_order_of_the_rows_does_not_matter(estimator):
 @everyone
 def test_float32_is_kept(estimator):
     X = cloud(4, rows=60)
-    model, wide = fitted(estimator, X)
+    _, wide = fitted(estimator, X)
     narrow, embedding = fitted(estimator, X.astype(np.float32))
     assert embedding.dtype == narrow.embedding_.dtype == np.float32
-    np.testing.assert_allclose(embedding, wide, atol=1e-4 * max(1, np.abs(wide).max()) * model.report_.amplification)
+    np.testing.assert_allclose(embedding, wide, rtol=0, atol=1e-4 * size_of(wide))
     part = quietly(narrow.transform, X[:5].astype(np.float32))
     np.testing.assert_allclose(part, embedding[:5], atol=tolerance(narrow, embedding))
 
@@ -373,7 +404,7 @@ def test_scikit_learn_agrees(estimator):
         or getattr(estimator, "components", "") == "largest"
         or getattr(estimator, "epsilon", 0) == np.inf
     ):
-        excused = {c: four_points for c in ("check_sample_weights_shape", "check_sample_weights_not_overwritten")}
+        excused = dict.fromkeys(("check_sample_weights_shape", "check_sample_weights_not_overwritten"), four_points)
     if getattr(estimator, "landmarks", None) is not None:
         excused["check_sample_weight_equivalence_on_dense_data"] = "which rows become landmarks depends on their number"
     results = estimator_checks.check_estimator(clone(estimator), on_fail=None, expected_failed_checks=excused)

@@ -6,6 +6,7 @@ from sklearn.model_selection import GridSearchCV
 
 from outfold import DiffusionMaps, DiffusionNet
 from outfold.datasets import helix
+from outfold.neural import Training
 from outfold.quality import aligned_error
 
 torch = pytest.importorskip("torch")
@@ -77,10 +78,9 @@ def test_adam_learns_with_the_penalty_over_patches(ring):
         eigen_penalty=0.1,
         spectral=DiffusionMaps(n_neighbors=10),
         solver="adam",
-        batch=64,
         hidden=(30, 30),
         max_iter=60,
-        rate=5e-3,
+        training=Training(batch=64, rate=5e-3),
         n_jobs=1,
         random_state=0,
     ).fit(ring)
@@ -92,12 +92,12 @@ def test_training_stops_when_held_out_rows_do_not_gain(ring):
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(200, 5))
     settings = {**SMALL, "hidden": (60,), "max_iter": 400, "weight_decay": 0.0}
-    model = DiffusionNet(spectral=DiffusionMaps(), patience=10, **settings).fit(noise)
+    model = DiffusionNet(spectral=DiffusionMaps(), training=Training(patience=10), **settings).fit(noise)
     held = model.history_["held_out"]
     assert len(held) < 400
     assert held.argmin() >= len(held) - 12
     assert set(model.history_) == {"loss", "fit", "decay", "held_out"}
-    whole = DiffusionNet(validation=0.0, **SMALL).fit(ring)
+    whole = DiffusionNet(training=Training(validation=0.0), **SMALL).fit(ring)
     assert "held_out" not in whole.history_
     assert (np.diff(whole.history_["loss"]) <= 0).all()
     np.testing.assert_allclose(whole.history_["loss"], whole.history_["fit"] + whole.history_["decay"], rtol=1e-12)

@@ -7,16 +7,22 @@ from sklearn.base import BaseEstimator
 from catalogue import cloud
 from outfold import GRAE, Isomap
 from outfold.datasets import s_curve
-from outfold.neural import Net
+from outfold.neural import Net, Training
 from outfold.quality import aligned_error
 
 torch = pytest.importorskip("torch")
-TINY = {"hidden": (8,), "epochs": 3, "batch": 32, "n_jobs": 1, "random_state": 0}
+TINY = {"hidden": (8,), "epochs": 3, "training": Training(batch=32), "n_jobs": 1, "random_state": 0}
 
 
 def test_an_autoencoder_follows_its_target():
     X, _ = s_curve(400, random_state=0)
-    settings = {"hidden": (40, 20), "epochs": 60, "batch": 64, "rate": 5e-3, "n_jobs": 1, "random_state": 0}
+    settings = {
+        "hidden": (40, 20),
+        "epochs": 60,
+        "training": Training(batch=64, rate=5e-3),
+        "n_jobs": 1,
+        "random_state": 0,
+    }
     target = Isomap().fit(X)
     for given in (Isomap(), target, target.embedding_, None):
         model = GRAE(target=given, weight=10.0, **settings).fit(X)
@@ -25,6 +31,11 @@ def test_an_autoencoder_follows_its_target():
     plain = GRAE(weight=0.0, **settings).fit(X)
     assert plain.score(X) > -0.2 * X.var(axis=0).mean()
     assert set(plain.history_) == {"loss", "reconstruction", "geometry", "decay", "held_out"}
+
+
+def test_fit_transform_is_transform_after_fit():
+    X = cloud(0, rows=60)
+    assert np.array_equal(GRAE(**TINY).fit_transform(X), GRAE(**TINY).fit(X).transform(X, on_far="keep"))
 
 
 class NoTransform(BaseEstimator):
@@ -62,7 +73,7 @@ def test_targets_that_are_functions_are_fitted_to_a_subsample():
 def test_epochs_and_batches_follow_the_number_of_rows(rows, epochs, batch, net_epochs):
     found = GRAE()._plan(0, rows)
     assert (found.iterations, found.batch) == (epochs, batch)
-    given = GRAE(epochs=3, batch=5)._plan(0, rows)
+    given = GRAE(epochs=3, training=Training(batch=5))._plan(0, rows)
     assert (given.iterations, given.batch) == (3, 5)
     assert Net(solver="adam").plan(rows).iterations == net_epochs
     assert Net(solver="adam", max_iter=7).plan(rows).iterations == 7
@@ -76,8 +87,9 @@ def test_epochs_and_batches_follow_the_number_of_rows(rows, epochs, batch, net_e
         ({"weight": -1.0}, "weight=-1.0"),
         ({"relax": 0.0}, "relax=0.0"),
         ({"epochs": 0}, "epochs=0"),
-        ({"batch": 0}, "batch=0"),
-        ({"rate": 1e30}, "Training diverged"),
+        ({"training": Training(batch=0)}, "batch=0"),
+        ({"training": Training(batch=32, rate=1e30)}, "Training diverged"),
+        ({"training": {"batch": 32}}, "must be a Training"),
         ({"n_components": "auto"}, "n_components='auto'"),
     ],
 )

@@ -12,12 +12,13 @@ from catalogue import cloud, new_points
 from outfold import GRAE, DiffusionMaps, DiffusionNet
 from outfold import plan as plan_of
 from outfold.exceptions import FarPointsError, FarPointsWarning
+from outfold.neural import Training
 from outfold.quality import kernel_loss
 from outfold.selection import tune
 
 torch = pytest.importorskip("torch")
 SMALL = {"hidden": (12, 8), "max_iter": 15, "n_jobs": 1, "random_state": 0}
-TINY = {"hidden": (8,), "epochs": 3, "batch": 32, "n_jobs": 1, "random_state": 0}
+TINY = {"hidden": (8,), "epochs": 3, "training": Training(batch=32), "n_jobs": 1, "random_state": 0}
 BOTH = pytest.mark.parametrize("model", [DiffusionNet(**SMALL), GRAE(**TINY)], ids=["DiffusionNet", "GRAE"])
 
 

@@ -33,6 +33,7 @@ def test_a_slow_exact_search_names_the_seconds_and_the_extra(monkeypatch):
         maps = DiffusionMaps(n_neighbors=8).fit(X)
     assert "approximately" not in maps.report_.edges
     monkeypatch.undo()
+    pytest.importorskip("faiss")
     monkeypatch.setattr(choice, "SLOW_SECONDS", 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

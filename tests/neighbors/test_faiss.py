@@ -8,6 +8,7 @@ from outfold.neighbors import faiss
 
 
 def test_inverted_lists_are_used_for_much_data_and_their_gap_is_stored(monkeypatch):
+    pytest.importorskip("faiss")
     monkeypatch.setattr(faiss, "FLAT_WORK", 0)
     X = np.random.default_rng(0).normal(size=(4000, 5)) @ np.random.default_rng(1).normal(size=(5, 30))
     maps = DiffusionMaps(2, n_neighbors=graphs.Union(16, search="faiss")).fit(X)
@@ -20,6 +21,7 @@ def test_inverted_lists_are_used_for_much_data_and_their_gap_is_stored(monkeypat
 
 
 def test_a_row_with_few_candidates_changes_no_other(monkeypatch):
+    pytest.importorskip("faiss")
     monkeypatch.setattr(faiss, "FLAT_WORK", 0)
     points = np.random.default_rng(0).normal(size=(1000, 6)).astype(float)
     index = faiss.FaissIndex(points)

@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 from outfold import DiffusionMaps, DiffusionNet, Isomap, LaplacianEigenmaps, Roseland, SpectralClustering
 from outfold.datasets import helix
-from outfold.neural import Net
+from outfold.neural import Net, Training
 from outfold.quality import aligned_error
 
 torch = pytest.importorskip("torch")
@@ -44,11 +44,12 @@ def test_the_order_of_the_points_does_not_matter(ring):
         ({"solver": "sgd"}, "'auto', 'lbfgs', 'adam'"),
         ({"weight_decay": -1.0}, "weight_decay=-1.0"),
         ({"eigen_penalty": np.nan}, "eigen_penalty=nan"),
-        ({"rate": 0.0}, "rate=0.0 must be > 0"),
-        ({"validation": 1.0}, "validation=1.0"),
+        ({"training": Training(rate=0.0)}, "rate=0.0 must be > 0"),
+        ({"training": Training(validation=1.0)}, "validation=1.0"),
         ({"max_iter": 0}, "max_iter=0"),
-        ({"batch": 2.5}, "batch=2.5"),
-        ({"patience": -1}, "patience=-1"),
+        ({"training": Training(batch=2.5)}, "batch=2.5"),
+        ({"training": Training(patience=-1)}, "patience=-1"),
+        ({"training": 64}, "training=64 must be a Training"),
         ({"device": 3}, "must be a name"),
         ({"device": "gpu"}, "Valid: 'auto', 'cpu', 'cuda'"),
     ],

@@ -24,5 +24,11 @@ def test_numpy_and_torch_give_the_same_outputs(activation):
     found = parameters((3, 7, 5, 2), activation=activation)
     X = np.random.default_rng(1).normal(size=(40, 3))
     theirs = training.forward([torch.as_tensor(p) for p in found], torch.as_tensor(X), activation).numpy()
-    ours = Network(tuple(found[::2]), tuple(found[1::2]), activation, identity(3), identity(2)).embed(X, Threads(1))
+    ours = Network(
+        weights=tuple(found[::2]),
+        biases=tuple(found[1::2]),
+        activation=activation,
+        source=identity(3),
+        target=identity(2),
+    ).embed(X, Threads(1))
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-13)

@@ -11,6 +11,9 @@ from outfold.neural import training
 from outfold.neural.extension import _markov
 
 torch = pytest.importorskip("torch")
+PLAN = training.Schedule(
+    solver="lbfgs", iterations=10, batch=32, rate=1e-3, patience=10, tolerance=0.0, seed=0, device="cpu"
+)
 
 
 def parameters(sizes, seed=0, activation="tanh"):
@@ -19,7 +22,7 @@ def parameters(sizes, seed=0, activation="tanh"):
 
 
 def plan(**changes):
-    return replace(training.Schedule("lbfgs", 10, 32, 1e-3, 10, 0.0, 0, "cpu"), **changes)
+    return replace(PLAN, **changes)
 
 
 @pytest.mark.parametrize("neighbours", [None, 8])
@@ -33,7 +36,15 @@ def test_the_loss_is_the_formula_of_the_paper(neighbours):
     np.testing.assert_allclose(P @ psi, psi * maps.eigenvalues_, atol=1e-10)
     rng = np.random.default_rng(0)
     measure, origin, held = rng.uniform(1, 2, 60), rng.normal(size=2), np.arange(5)
-    eigen = training.Eigen(0.7, P, maps.eigenvalues_, np.arange(60), measure, origin, np.arange(60))
+    eigen = training.Eigen(
+        penalty=0.7,
+        P=P,
+        values=maps.eigenvalues_,
+        rows=np.arange(60),
+        measure=measure,
+        origin=origin,
+        order=np.arange(60),
+    )
     task = training.Regression(anchors, psi, measure, held, "tanh", 0.3, eigen, plan())
     found = parameters((3, 6, 2))
     parts = [float(p) for p in task.loss([torch.as_tensor(p) for p in found], None, 0.0)]
@@ -52,7 +63,15 @@ def test_slopes_are_those_of_finite_differences():
     X = cloud(1, rows=40)
     maps = DiffusionMaps(2).fit(X)
     P = _markov(maps.model_.rule)
-    eigen = training.Eigen(2.0, P, maps.eigenvalues_, np.arange(40), np.ones(40), np.ones(2), np.arange(40))
+    eigen = training.Eigen(
+        penalty=2.0,
+        P=P,
+        values=maps.eigenvalues_,
+        rows=np.arange(40),
+        measure=np.ones(40),
+        origin=np.ones(2),
+        order=np.arange(40),
+    )
     task = training.Regression(X.copy(), maps.embedding_, np.ones(40), np.arange(0), "tanh", 0.1, eigen, plan())
     found = parameters((3, 4, 2))
     tensors = [torch.as_tensor(p).requires_grad_() for p in found]
@@ -74,7 +93,15 @@ def test_patches_see_the_rows_of_the_whole_matrix():
     maps = DiffusionMaps(2, n_neighbors=6).fit(X)
     P = _markov(maps.model_.rule)
     anchors = np.array(maps.model_.rule.geometry.anchors)
-    eigen = training.Eigen(1.0, P, maps.eigenvalues_, np.arange(80), np.ones(80), np.zeros(2), np.arange(80))
+    eigen = training.Eigen(
+        penalty=1.0,
+        P=P,
+        values=maps.eigenvalues_,
+        rows=np.arange(80),
+        measure=np.ones(80),
+        origin=np.zeros(2),
+        order=np.arange(80),
+    )
     task = training.Regression(anchors, maps.model_.places, np.ones(80), np.arange(0), "relu", 0.0, eigen, plan())
     chosen = np.arange(10, 30)
     task._patches = lambda n: chosen

@@ -8,7 +8,10 @@ from sklearn.neighbors import kneighbors_graph
 
 from catalogue import cloud, new_points, quietly, triangulated, up_to_signs
 from outfold import Isomap, landmarks
+from outfold.data.sources import InMemory
 from outfold.datasets import swiss_roll
+from outfold.landmarks import Anchors
+from outfold.operators.geodesic import NO_ROW
 
 
 def paths(data, k):
@@ -88,3 +91,15 @@ def test_isomap_reaches_its_own_neighbours_where_distances_differ_by_rounding():
     X = cloud(2151, "duplicates", 27, 4)  # k-means centres of copies are off the copies by rounding
     model = quietly(Isomap(n_neighbors=6, landmarks=landmarks.KMeans(0.5), random_state=0).fit, X)
     assert model.report_.extension_gap < 1e-9
+
+
+def test_landmarks_of_the_callers_are_nodes_that_are_no_rows():
+    X, marks = cloud(0, rows=30), new_points(cloud(0, rows=30), 1, 5)
+    view = Isomap(2, n_neighbors=6)._recipe().view
+    nodes, at, weights = view._nodes(InMemory(X), Anchors(marks, None, np.arange(1.0, 6.0)), np.ones(30))
+    assert sorted(nodes.index) == [NO_ROW] * 5 + list(range(30))
+    assert NO_ROW == -1  # no index, and told from one by its sign
+    assert np.array_equal(nodes.index[at], np.full(5, NO_ROW))
+    assert np.array_equal(nodes.points[at], marks[weights.astype(int) - 1])
+    rows = nodes.index != NO_ROW
+    assert np.array_equal(nodes.points[rows], X[nodes.index[rows]])

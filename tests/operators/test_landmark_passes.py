@@ -40,3 +40,16 @@ def test_memory_cuts_chunks_and_changes_nothing_else(n_neighbors, tmp_path):
     )
     np.testing.assert_allclose(tight.eigenvalues_, ample.eigenvalues_, rtol=1e-12)
     assert up_to_signs(quietly(tight.transform, rows), ample.embedding_) < 1e-10
+
+
+@pytest.mark.parametrize("copies", [7, 12])
+def test_most_landmarks_may_have_more_copies_than_neighbours(copies):
+    """The radius of their neighbourhood is 0, and so is the median: the unit is that of the others, if there are."""
+    sites = np.array([[i, j] for i in range(4) for j in range(4)], dtype=float)
+    X = np.repeat(sites, [copies] * 12 + [1, 1, 2, 2], axis=0)
+    for estimator in (Roseland(2, landmarks=X, n_neighbors=6), Roseland(2, landmarks=X[: 12 * copies], n_neighbors=6)):
+        model = quietly(estimator.fit, X)
+        places = quietly(model.transform, X)
+        assert np.isfinite(places).all()
+        np.testing.assert_allclose(places, model.embedding_, atol=1e-10)
+        assert np.ptp(places, axis=0).min() > 0

@@ -4,7 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.linalg import eigh
+from scipy.sparse import csr_array
 
+from catalogue import up_to_signs
 from outfold import LocallyLinearEmbedding
 from outfold.datasets import swiss_roll
 from outfold.exceptions import OutfoldWarning
@@ -38,3 +41,18 @@ def test_lle_says_when_it_will_take_long(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         LocallyLinearEmbedding(2, n_neighbors=12).fit(swiss_roll(1500, random_state=0)[0])
+
+
+def test_weights_of_rows_enter_the_residual_once_on_each_side():
+    """The eigenproblem is (I - W)' diag(m) (I - W) u = mu diag(m) u, in NumPy with unequal m."""
+    rng = np.random.default_rng(0)
+    W, measure = rng.normal(size=(12, 12)) * (rng.uniform(size=(12, 12)) < 0.4), rng.uniform(0.2, 5, 12)
+    np.fill_diagonal(W, 0.0)
+    A = np.eye(12) - W
+    expected = eigh(A.T @ (measure[:, None] * A), np.diag(measure))
+    operator = local_weights.residual(csr_array(W), measure)
+    values, vectors = np.linalg.eigh(-operator.matrix.toarray())
+    np.testing.assert_allclose(values, expected[0], rtol=1e-10, atol=1e-12)
+    functions = operator.functions(vectors)
+    assert up_to_signs(functions, expected[1]) < 1e-8
+    np.testing.assert_allclose(functions.T @ (measure[:, None] * functions), np.eye(12), atol=1e-10)

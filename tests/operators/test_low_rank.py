@@ -209,7 +209,7 @@ def test_rows_that_no_landmark_reaches_take_the_nearest_one_and_are_told():
 
 
 def test_a_row_whose_degree_cancels_is_its_nearest_landmark():
-    geometry = fitted.DenseGraph(Distances(np.array([[0.0], [1.0]])), np.ones(2))
+    geometry = fitted.DenseGraph(distances=Distances(np.array([[0.0], [1.0]])), measure=np.ones(2))
     degrees = np.array([[1.0, 0.01], [-1.2, 0.01]])  # h of either sign, and the least it must be
     rule = LowRankRule(geometry, GaussianKernel(Bandwidth(0.25, "given")), degrees, np.log(0.01))
     good, bad, landmark = (rule.rows(np.array([[at]])) for at in (0.1, 0.48, 0.0))
@@ -287,3 +287,21 @@ LOW = {"landmarks": 50, "solver": LowRank(), "random_state": 0}
 def test_what_does_not_apply_is_refused(method, parameters, message):
     with pytest.raises(ValueError, match=message):
         method(**{**LOW, **parameters}).fit(X if parameters.get("metric") != "precomputed" else cdist(X, X))
+
+
+def test_as_many_landmarks_as_components_are_one_too_few():
+    """Four landmarks, two of them equal: three are left, and have two coordinates beside the constant."""
+    marks = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    points = np.random.default_rng(0).uniform(size=(50, 2))
+    settings = {"landmarks": marks, "solver": LowRank(), "epsilon": 0.3}
+    with pytest.raises(ValueError, match="n_components=3 is beyond the rank of the kernel: only 3 of 4 landmarks"):
+        DiffusionMaps(3, **settings).fit(points)
+    assert quietly(DiffusionMaps(2, **settings).fit, points).embedding_.shape == (50, 2)
+
+
+@pytest.mark.parametrize("method", [Roseland, DiffusionMaps], ids=["roseland", "low rank"])
+def test_the_dimension_at_time_zero_is_that_at_time_one(method):
+    """At t = 0 every coordinate weighs the same, so that the spectrum itself is cut."""
+    options = {"landmarks": Y, "epsilon": 0.8} | ({"solver": LowRank()} if method is DiffusionMaps else {})
+    counts = [len(quietly(method("auto", t=t, **options).fit, X).eigenvalues_) for t in (0, 1, 2)]
+    assert counts[0] == counts[1] > counts[2]

@@ -291,7 +291,7 @@ def test_the_kernel_sum_marks_the_steepest_slope_and_the_chosen_epsilon():
     squared = ((X[:, None] - X) ** 2).sum(axis=2)
     naive = [np.exp(-squared / (2 * e)).sum() for e in curve.get_xdata()[::40]]
     np.testing.assert_allclose(curve.get_ydata()[::40], naive, rtol=2e-3)
-    rule = Slope().bandwidth(DenseStatistics(None, squared, np.ones(150)))
+    rule = Slope().bandwidth(DenseStatistics(distances=None, squared=squared, measure=np.ones(150)))
     assert f"dimension {rule.dimension:.2f}" in legend_texts(axes)[1]
     slope = np.diff(np.log(tangent.get_ydata()))[0] / np.diff(np.log(tangent.get_xdata()))[0]
     assert slope == pytest.approx(rule.dimension / 2)

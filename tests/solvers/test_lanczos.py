@@ -50,3 +50,18 @@ def test_a_filter_that_cuts_too_high_is_not_believed(monkeypatch):
     monkeypatch.setattr(solvers_lanczos._Filter, "of", high)
     found = DiffusionMaps(9, n_neighbors=12, solver="lanczos").fit(sheet).eigenvalues_
     np.testing.assert_allclose(found, truth, atol=1e-9)
+
+
+def test_a_filter_that_does_not_reach_all_wanted_pairs_gives_up_early(monkeypatch):
+    """Of 21 pairs of a torus most lie below the cut: the polynomial shows them as small as all the others."""
+    monkeypatch.setattr(solvers_lanczos, "FILTERED_FROM", 1000)
+    asked, polynomial = [], solvers_lanczos._Filter._polynomial
+    monkeypatch.setattr(
+        solvers_lanczos._Filter, "_polynomial", lambda self, v: (asked.append(1), polynomial(self, v))[1]
+    )
+    X = flat_torus(2000, 2)
+    truth = DiffusionMaps(20, n_neighbors=16, solver="dense").fit(X).eigenvalues_
+    found = DiffusionMaps(20, n_neighbors=16, solver=solvers.Lanczos(tol=1e-7)).fit(X)
+    assert found.report_.solver == "lanczos"
+    np.testing.assert_allclose(found.eigenvalues_, truth, atol=1e-6)
+    assert 0 < len(asked) < 2000

@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from catalogue import quietly
-from outfold import DiffusionMaps, datasets, solvers
+from catalogue import cloud, quietly
+from outfold import DiffusionMaps, datasets, graphs, solvers
 from outfold._runtime.threads import Threads
 from outfold.exceptions import ConvergenceError
 
 
 def test_lobpcg_out_of_iterations_keeps_its_pairs():
     sheet = np.random.default_rng(0).uniform(size=(1500, 2))
-    from outfold import graphs
     from outfold.distances import Metric
     from outfold.graphs import drawing
     from outfold.operators.markov import Markov
@@ -49,3 +48,13 @@ def test_lobpcg_on_several_components_and_on_copies():
     assert found.report_.solver == "lobpcg"
     assert found.report_.multiplicity == 3
     np.testing.assert_allclose(1 - found.eigenvalues_[2:], 1 - truth.eigenvalues_[2:], rtol=1e-6)
+
+
+def test_a_graph_of_one_cell_is_solved_by_another_solver():
+    """Where every point is near every other there is no coarser grid, and nothing to gain from one."""
+    X = cloud(0, rows=60)
+    shared = {"n_neighbors": graphs.Threshold(1e-3), "epsilon": 50.0}
+    maps, dense = (quietly(DiffusionMaps(2, solver=solver, **shared).fit, X) for solver in ("lobpcg", "dense"))
+    assert maps.report_.solver == "dense"
+    assert "no coarser grid" in maps.report_.solver_why
+    np.testing.assert_allclose(maps.eigenvalues_, dense.eigenvalues_, rtol=1e-12)

@@ -33,7 +33,7 @@ def test_every_method_has_a_page(page, name):
 
 TEXTS = [
     *sorted(path for path in (ROOT / "docs").rglob("*.md") if not {"_build", "gallery"} & set(path.parts)),
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md")),
 ]
 SERVED = "docs/service.md"  # needs a server, and has a test of its own
 CODE = [
@@ -44,7 +44,7 @@ CODE = [
 COMMANDS = {"docs/command.md": 8, "docs/page.md": 2}  # pages whose sh blocks run, with at least so many commands
 NOT_RUN = {  # what else sh blocks may hold -> why it does not run here
     r"pip install ": "installs",
-    r"ruff check \. && mypy && python -m pytest": "is the test run itself",
+    r"ruff check \. && ruff format --check \. && mypy && python -m pytest": "is the test run itself",
     r"OUTFOLD_HYPOTHESIS=second_tier python -m pytest": "takes hours",
     r"python -m pytest": "is the test run itself",
     r"python3\.1\d -m venv|uv pip ": "makes environments of other versions",

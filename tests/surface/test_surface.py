@@ -9,6 +9,7 @@ import pytest
 
 import outfold
 from catalogue import ROOT
+from outfold import methods
 
 PACKAGE = pathlib.Path(outfold.__file__).parent
 
@@ -25,7 +26,7 @@ OWNERS = {  # heavy dependency -> the modules that may import it
     "dask": set(),
     "starlette": {"app/service/policy.py", "app/service/server.py", "app/service/service.py", "app/page/server.py"},
     "uvicorn": {"app/service/server.py"},
-    "h11": {"app/service/server.py"},  # comes with uvicorn
+    "h11": {"app/service/server.py"},
     "pandas": set(),
     "polars": set(),
 }
@@ -59,6 +60,14 @@ def test_public_names_exist_and_nothing_else_is_exported():
     assert set(dir(outfold)) == set(outfold.__all__)
     with pytest.raises(AttributeError, match="Isomop"):
         outfold.Isomop  # noqa: B018
+
+
+@pytest.mark.parametrize("module", [outfold, methods], ids=lambda module: module.__name__)
+def test_type_checkers_see_the_names_that_exist(module):
+    branch = next(n for n in ast.parse(pathlib.Path(module.__file__).read_text()).body if isinstance(n, ast.If))
+    seen = [alias.asname for node in branch.body for alias in node.names]
+    assert set(seen) - {"Islands"} == set(module.__all__) - {"__version__"}
+    assert len(seen) == len(set(seen))
 
 
 @pytest.mark.parametrize("module", ["outfold", "outfold.methods", "outfold.app.cli.main"])

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from .._runtime.jit import Loop
+from .._runtime.typing import Array
 
 
 @Loop
-def barycentric(Z, X, indptr, indices, reg, trace, out, start, stop):
+def barycentric(
+    Z: Array, X: Array, indptr: Array, indices: Array, reg: float, trace: bool, out: Array, start: int, stop: int
+) -> None:
     """Write to ``out`` the weights, summing to 1, by which the listed rows of X reconstruct each row of Z.
 
     w solves G w = 1, with G the Gram matrix of the differences plus a ridge: reg times its trace, or (``trace``

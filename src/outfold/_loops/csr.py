@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from .._runtime.jit import FUSED, Loop
+from .._runtime.jit import FUSED, Loop, loop_with
+from .._runtime.typing import Array
 
 
 @Loop
-def transpose_pattern(indptr, indices, columns):
-    """Return pointers and columns of the transposed pattern, each row in increasing order of column."""
-    counts = np.zeros(columns + 1, np.int64)
-    for p in range(len(indices)):
-        counts[indices[p] + 1] += 1
-    for j in range(columns):
-        counts[j + 1] += counts[j]
-    place = counts[:-1].copy()
-    rows = np.empty(len(indices), indices.dtype)
-    for i in range(len(indptr) - 1):
-        for p in range(indptr[i], indptr[i + 1]):
-            j = indices[p]
-            rows[place[j]] = i
-            place[j] += 1
-    return counts, rows
-
-
-@Loop
-def transpose_within(indptr, indices, values, limits, columns):
+def transpose_within(indptr: Array, indices: Array, values: Array, limits: Array, columns: int) -> tuple[Array, Array]:
     """Return the transposed pattern of the entries with values[p] <= limits[row], columns int32 and increasing."""
     counts = np.zeros(columns + 1, np.int64)
     for i in range(len(indptr) - 1):
@@ -48,7 +29,9 @@ def transpose_within(indptr, indices, values, limits, columns):
 
 
 @Loop
-def reaching(indptr, indices, values, weights, mass, out, start, stop):
+def reaching(
+    indptr: Array, indices: Array, values: Array, weights: Array, mass: float, out: Array, start: int, stop: int
+) -> None:
     """out[i] = the value at which the weights of row i, summed in order, reach ``mass``; else the row's last value."""
     for i in range(start, stop):
         held = 0.0
@@ -62,7 +45,7 @@ def reaching(indptr, indices, values, weights, mass, out, start, stop):
 
 
 @Loop
-def union_rows(a_ptr, a, b_ptr, b):
+def union_rows(a_ptr: Array, a: Array, b_ptr: Array, b: Array) -> tuple[Array, Array]:
     """Return the union of two patterns; rows of both, and of the union, are in increasing order of column."""
     n = len(a_ptr) - 1
     ptr = np.zeros(n + 1, np.int64)
@@ -87,7 +70,7 @@ def union_rows(a_ptr, a, b_ptr, b):
 
 
 @Loop
-def label_components(indptr, indices):
+def label_components(indptr: Array, indices: Array) -> Array:
     """Return the component of each row of a symmetric pattern, (n,); components are numbered by their first row."""
     n = len(indptr) - 1
     parent = np.arange(n)
@@ -117,7 +100,7 @@ def label_components(indptr, indices):
 
 
 @Loop
-def off_diagonal_sums(indptr, indices, data, weights):
+def off_diagonal_sums(indptr: Array, indices: Array, data: Array, weights: Array) -> Array:
     """Return sum_j data_ij weights_j over j other than i, for each row i."""
     out = np.zeros(len(indptr) - 1)
     for i in range(len(indptr) - 1):
@@ -129,16 +112,8 @@ def off_diagonal_sums(indptr, indices, data, weights):
     return out
 
 
-@Loop
-def scale_rows_and_columns(indptr, indices, data, factor, start, stop):
-    """Multiply data_ij by factor_i factor_j, in place."""
-    for i in range(start, stop):
-        for p in range(indptr[i], indptr[i + 1]):
-            data[p] = data[p] * factor[i] * factor[indices[p]]
-
-
-@partial(Loop, freedom=FUSED)
-def times_block(indptr, indices, data, V, out, start, stop):
+@loop_with(FUSED)
+def times_block(indptr: Array, indices: Array, data: Array, V: Array, out: Array, start: int, stop: int) -> None:
     """out[start:stop] = (sparse rows start..stop) @ V for a dense block V, eight columns at a time in registers."""
     width = V.shape[1]
     whole = width - width % 8
@@ -166,8 +141,11 @@ def times_block(indptr, indices, data, V, out, start, stop):
             out[i, c] = total
 
 
-@partial(Loop, freedom=FUSED)
-def smooth(indptr, indices, data, top, V, R, keep, gain, onto, add, out, start, stop):
+@loop_with(FUSED)
+def smooth(
+    indptr: Array, indices: Array, data: Array, top: float | np.float32, V: Array, R: Array, keep: float | np.float32,
+    gain: Array, onto: Array, add: float | np.float32, out: Array, start: int, stop: int,
+) -> None:  # fmt: skip
     """out = keep V + gain (R - (top - S) V) + add onto in rows start..stop: a step of relaxation in one pass.
 
     ``gain`` has a value for each row; blocks have a multiple of eight columns.
@@ -196,8 +174,11 @@ def smooth(indptr, indices, data, top, V, R, keep, gain, onto, add, out, start, 
                 at[q] = k * v[q] + g * (r[q] + at[q]) + add * o[q]
 
 
-@partial(Loop, freedom=FUSED)
-def three_terms(indptr, indices, data, v, u, scale, middle, minus, out, start, stop):
+@loop_with(FUSED)
+def three_terms(
+    indptr: Array, indices: Array, data: Array, v: Array, u: Array, scale: float, middle: float, minus: float,
+    out: Array, start: int, stop: int,
+) -> None:  # fmt: skip
     """out = scale (S v - middle v) - minus u in rows start..stop: a step of a recurrence of orthogonal polynomials."""
     for i in range(start, stop):
         a = b = c = d = 0.0  # four independent sums: with one, each addition waits for the last
@@ -214,36 +195,7 @@ def three_terms(indptr, indices, data, v, u, scale, middle, minus, out, start, s
 
 
 @Loop
-def times_sparse(a_ptr, a_index, a, b_ptr, b_index, b, columns, start, stop):
-    """Return rows start..stop of a sparse product A B: entries per row, their columns (unsorted), their values."""
-    counts = np.empty(stop - start, np.int64)
-    place = np.full(columns, -1, np.int64)  # entry of the current row that holds each column
-    room = 16 * (stop - start) + columns
-    index, values = np.empty(room, np.int32), np.empty(room)
-    used = 0
-    for i in range(start, stop):
-        if used + columns > room:
-            room = 2 * room + columns
-            more_index, more_values = np.empty(room, np.int32), np.empty(room)
-            more_index[:used], more_values[:used] = index[:used], values[:used]
-            index, values = more_index, more_values
-        first = used
-        for p in range(a_ptr[i], a_ptr[i + 1]):
-            j, weight = a_index[p], a[p]
-            for q in range(b_ptr[j], b_ptr[j + 1]):
-                c = b_index[q]
-                at = place[c]
-                if at < first:
-                    at = place[c] = used
-                    index[at], values[at] = c, 0.0
-                    used += 1
-                values[at] += weight * b[q]
-        counts[i - start] = used - first
-    return counts, index[:used].copy(), values[:used].copy()
-
-
-@Loop
-def largest_in_rows(indptr, values, keep, sums, start, stop):
+def largest_in_rows(indptr: Array, values: Array, keep: int, sums: Array, start: int, stop: int) -> None:
     """Set all but the ``keep`` largest values of each row to 0 and scale the rest to the row's sum, in place."""
     best = np.empty(keep)
     for i in range(start, stop):
@@ -270,7 +222,7 @@ def largest_in_rows(indptr, values, keep, sums, start, stop):
 
 
 @Loop
-def aggregate(indptr, indices, data, least):
+def aggregate(indptr: Array, indices: Array, data: Array, least: float) -> tuple[Array, int]:
     """Cover a graph by small neighbourhoods: a label for each row, and how many labels there are.
 
     A row none of whose neighbours has a label becomes a root and labels them. A row that is left joins the
@@ -309,7 +261,7 @@ def aggregate(indptr, indices, data, least):
 
 
 @Loop
-def sums_both_ways(indptr, indices, data, measure, by_column, by_row):
+def sums_both_ways(indptr: Array, indices: Array, data: Array, measure: Array, by_column: Array, by_row: Array) -> None:
     """Add to ``by_column`` each column's sum of entries times their rows' measure; write row sums to ``by_row``."""
     for i in range(len(indptr) - 1):
         total = 0.0
@@ -320,7 +272,9 @@ def sums_both_ways(indptr, indices, data, measure, by_column, by_row):
 
 
 @Loop
-def over_root_degrees(indptr, indices, data, gain, measure, start, stop):
+def over_root_degrees(
+    indptr: Array, indices: Array, data: Array, gain: Array, measure: Array, start: int, stop: int
+) -> None:
     """Overwrite CSR rows start..stop by w sqrt(m / d), d = the row's sum of w * gain; by 0 where d is 0."""
     for i in range(start, stop):
         d = 0.0
@@ -332,24 +286,10 @@ def over_root_degrees(indptr, indices, data, gain, measure, start, stop):
 
 
 @Loop
-def transpose(indptr, indices, data, columns):
-    """Return a CSR matrix in CSC form: pointers, rows (in increasing order) and values."""
-    ptr = np.zeros(columns + 1, np.int64)
-    for p in range(len(indices)):
-        ptr[indices[p] + 1] += 1
-    for j in range(columns):
-        ptr[j + 1] += ptr[j]
-    rows, values, free = np.empty(len(indices), np.int32), np.empty(len(indices)), ptr[:-1].copy()
-    for i in range(len(indptr) - 1):
-        for p in range(indptr[i], indptr[i + 1]):
-            at = free[indices[p]]
-            rows[at], values[at] = i, data[p]
-            free[indices[p]] += 1
-    return ptr, rows, values
-
-
-@Loop
-def gram_rows(back_ptr, back_rows, back_values, indptr, indices, data, start, stop):
+def gram_rows(
+    back_ptr: Array, back_rows: Array, back_values: Array, indptr: Array, indices: Array, data: Array, start: int,
+    stop: int,
+) -> tuple[Array, Array, Array]:  # fmt: skip
     """Return rows start..stop of W'W: entries per row, their columns (in increasing order), their values."""
     total, room = 0, 256 * (stop - start)
     counts, columns, values = np.empty(stop - start, np.int64), np.empty(room, np.int32), np.empty(room)

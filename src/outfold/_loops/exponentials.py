@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from .._runtime.jit import ANY_ORDER, FUSED, NUMBERS, Loop
+from .._runtime.jit import ANY_ORDER, FUSED, NUMBERS, Loop, loop_with
+from .._runtime.typing import Array
 
 
-@partial(Loop, freedom=FUSED)
-def exponential(values, factor):
+@loop_with(FUSED)
+def exponential(values: Array, factor: float) -> None:
     """Overwrite ``values`` by exp(factor * values), for factor * values <= 0; below -708 it is 0.
 
     The result is right to the last place but one.
@@ -20,8 +19,8 @@ def exponential(values, factor):
         exponential_part(values[first : first + 512], factor, 0.0, turns, power)
 
 
-@partial(Loop, freedom=FUSED)
-def exponential_part(x, factor, top, turns, power):
+@loop_with(FUSED)
+def exponential_part(x: Array, factor: float, top: float, turns: Array, power: Array) -> None:
     """Overwrite ``x`` by exp(factor * x - top); ``turns`` and ``power`` are work space of at least len(x) entries.
 
     The result is 2^k e^r with k whole and |r| <= log(2) / 2. Adding 1.5 * 2^52 rounds to a whole number and leaves it
@@ -56,7 +55,7 @@ def exponential_part(x, factor, top, turns, power):
 
 
 @Loop
-def squared_table(Z, columns, out):
+def squared_table(Z: Array, columns: Array, out: Array) -> None:
     """Write to ``out`` the squared distances of the rows of Z to the points ``columns`` (features, points).
 
     The order of summation is that of ``squared_pairs``.
@@ -75,8 +74,8 @@ def squared_table(Z, columns, out):
                     row[j] += step * step
 
 
-@partial(Loop, freedom=NUMBERS)
-def tops_of_parts(row, factor, tops):
+@loop_with(NUMBERS)
+def tops_of_parts(row: Array, factor: float, tops: Array) -> float:
     """Write to ``tops`` the maximum of factor * row over each run of 32 entries; return the maximum of all.
 
     Four independent maxima, so that none waits for another.
@@ -95,8 +94,8 @@ def tops_of_parts(row, factor, tops):
     return top
 
 
-@partial(Loop, freedom=ANY_ORDER)
-def scaled_sums(values, first, gain, measure):
+@loop_with(ANY_ORDER)
+def scaled_sums(values: Array, first: int, gain: Array, measure: Array) -> tuple[float, float]:
     """Multiply ``values`` by their gain in place; entry j belongs to column ``first`` + j.
 
     Returns the sum of gain * value and the sum of measure * value.
@@ -110,7 +109,9 @@ def scaled_sums(values, first, gain, measure):
 
 
 @Loop
-def softmax(values, factor, gain, measure, cut, tops, totals, masses):
+def softmax(
+    values: Array, factor: float, gain: Array, measure: Array, cut: float, tops: Array, totals: Array, masses: Array
+) -> None:
     """Overwrite each row by gain * exp(factor * values - top); a run of 32 entries all below exp(cut) becomes 0.
 
     Writes for each row its top, its sum of gain * w and its sum of measure * w, w the exponential.
@@ -133,7 +134,9 @@ def softmax(values, factor, gain, measure, cut, tops, totals, masses):
 
 
 @Loop
-def softmax_rows(indptr, columns, values, factor, gain, measure, log_mass):
+def softmax_rows(
+    indptr: Array, columns: Array, values: Array, factor: float, gain: Array, measure: Array, log_mass: Array
+) -> None:
     """Overwrite CSR rows by gain * w over its sum, w = exp(factor * values); log_mass = log of sum of measure * w."""
     for i in range(len(indptr) - 1):
         a, b = indptr[i], indptr[i + 1]

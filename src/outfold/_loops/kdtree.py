@@ -7,13 +7,18 @@ tree in the cache and bounds a row's k-th distance by that of the row before: d_
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from .._runtime.jit import Loop
+from .._runtime.typing import Array
+
+Boxes: TypeAlias = tuple[Array, Array, Array, Array, Array, Array]  # see `plant`
 
 
 @Loop
-def plant(X, leaf):
+def plant(X: Array, leaf: int) -> Boxes:
     """Return the tree of X: (points (features, n) in the order of leaves, their rows, low, high, first, last).
 
     Node i is the box from ``low[i]`` to ``high[i]`` and holds the points ``first[i]`` .. ``last[i]``. Every node is cut
@@ -47,7 +52,7 @@ def plant(X, leaf):
 
 
 @Loop
-def select(P, rows, side, a, b, middle):
+def select(P: Array, rows: Array, side: int, a: int, b: int, middle: int) -> None:
     """Reorder points a..b along ``side`` so that smaller ones come before ``middle``, larger after (quickselect)."""
     left, right = a, b - 1
     while left < right:
@@ -73,7 +78,7 @@ def select(P, rows, side, a, b, middle):
 
 
 @Loop
-def to_children(z, node, low, high):
+def to_children(z: Array, node: int, low: Array, high: Array) -> tuple[float, float]:
     """Return squared distances to the boxes of a node's children, slightly reduced: rounding must exclude no point."""
     left, right = 0.0, 0.0
     for f in range(len(z)):
@@ -85,7 +90,7 @@ def to_children(z, node, low, high):
 
 
 @Loop
-def leaves(Z, low, high, start, stop):
+def leaves(Z: Array, low: Array, high: Array, start: int, stop: int) -> Array:
     """Return the leaf of each row start..stop: at each node the search goes to the child whose box is nearer."""
     leaf = np.empty(stop - start, np.int64)
     for i in range(start, stop):
@@ -98,7 +103,7 @@ def leaves(Z, low, high, start, stop):
 
 
 @Loop
-def to_points(z, P, a, b, line):
+def to_points(z: Array, P: Array, a: int, b: int, line: Array) -> None:
     """Write the squared distances of z to the points a..b to ``line``."""
     for j in range(b - a):
         line[j] = 0.0
@@ -109,7 +114,7 @@ def to_points(z, P, a, b, line):
 
 
 @Loop
-def insert(values, members, count, k, value, member):
+def insert(values: Array, members: Array, count: int, k: int, value: float, member: int) -> int:
     """Insert into a list sorted by distance, then row, of k entries and ties with the k-th; return its new length."""
     q = count
     while q > 0 and (values[q - 1] > value or (values[q - 1] == value and members[q - 1] > member)):
@@ -123,7 +128,7 @@ def insert(values, members, count, k, value, member):
 
 
 @Loop
-def sort_and_cut(values, members, count, k):
+def sort_and_cut(values: Array, members: Array, count: int, k: int) -> int:
     """Sort a list by distance, then row, and cut it to k entries and ties with the k-th; return its new length."""
     order = np.argsort(values[:count])
     values[:count], members[:count] = values[order], members[order]
@@ -136,7 +141,7 @@ def sort_and_cut(values, members, count, k):
 
 
 @Loop
-def longer(array, least):
+def longer(array: Array, least: int) -> Array:
     """Return a copy with room for at least ``least`` entries, and at least twice as many as before."""
     out = np.empty(max(2 * len(array), least), array.dtype)
     out[: len(array)] = array
@@ -144,7 +149,9 @@ def longer(array, least):
 
 
 @Loop
-def count_in(line, a, b, rows, bound, k, values, members, count):
+def count_in(
+    line: Array, a: int, b: int, rows: Array, bound: float, k: int, values: Array, members: Array, count: int
+) -> tuple[int, float]:
     """Add the points of a leaf within ``bound``: inserted in order for k <= 128, else appended and sorted later.
 
     Returns the new length of the list and the new bound.
@@ -164,22 +171,24 @@ def count_in(line, a, b, rows, bound, k, values, members, count):
 
 
 @Loop
-def farther(kth, z, before):
+def farther(kth: float, z: Array, before: Array) -> float:
     """Return an upper bound of the squared distance of z to its k-th point, from that of the row before."""
     moved = 0.0
     for f in range(len(z)):
         moved += (z[f] - before[f]) ** 2
-    return (np.sqrt(kth) + np.sqrt(moved)) ** 2 * (1 + 1e-9)
+    bound: float = (np.sqrt(kth) + np.sqrt(moved)) ** 2 * (1 + 1e-9)
+    return bound
 
 
 @Loop
-def nearest(Z, order, k, reach, longest, P, rows, low, high, first, last):
+def nearest(Z: Array, order: Array, k: int, reach: Array, longest: Array, tree: Boxes) -> tuple[Array, Array, Array]:
     """Return the k nearest points of the rows of Z in ``order``, with ties, sorted by distance and then by row.
 
     Points j with d^2 <= reach[j] (or a little more) are included too; ``reach`` is in the order of leaves, and may be
     empty. Returns (counts per row, indices, squared distances), one row after another. Up to k = 128 a point is
     inserted in order; beyond, points are gathered and sorted.
     """
+    P, rows, low, high, first, last = tree
     inner, widest, reached = len(low) // 2, (last - first)[len(low) // 2 :].max(), len(reach) > 0
     counts, total = np.empty(len(order), np.int64), 0
     index, squared = np.empty(len(order) * k, np.int64), np.empty(len(order) * k)
@@ -232,7 +241,7 @@ def nearest(Z, order, k, reach, longest, P, rows, low, high, first, last):
 
 
 @Loop
-def highest(reach, rows, first, last):
+def highest(reach: Array, rows: Array, first: Array, last: Array) -> tuple[Array, Array]:
     """Return the squared reach in the order of leaves, (n,), and the largest one in each node."""
     ordered, longest = np.square(reach[rows]), np.empty(len(first))
     for node in range(len(first) - 1, -1, -1):
@@ -244,11 +253,14 @@ def highest(reach, rows, first, last):
 
 
 @Loop
-def within(Z, order, radii, reach, longest, P, rows, low, high, first, last):
+def within(
+    Z: Array, order: Array, radii: Array, reach: Array, longest: Array, tree: Boxes
+) -> tuple[Array, Array, Array]:
     """Return the points with d <= radii[i] * reach[j], or a little more by rounding, of the rows of Z in ``order``.
 
     Returns (counts per row, indices, squared distances), one row after another.
     """
+    P, rows, low, high, first, last = tree
     inner, widest = len(low) // 2, (last - first)[len(low) // 2 :].max()
     counts, total = np.empty(len(order), np.int64), 0
     index, squared = np.empty(len(order) * 32, np.int64), np.empty(len(order) * 32)
@@ -281,7 +293,9 @@ def within(Z, order, radii, reach, longest, P, rows, low, high, first, last):
 
 
 @Loop
-def put_rows(order, counts, index, squared, ptr, out_index, out_squared):
+def put_rows(
+    order: Array, counts: Array, index: Array, squared: Array, ptr: Array, out_index: Array, out_squared: Array
+) -> None:
     """Copy lists that come in ``order``, one after another, to ``ptr[row]`` of the output."""
     at = 0
     for i in range(len(order)):

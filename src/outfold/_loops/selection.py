@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from .._runtime.jit import Loop
+from .._runtime.typing import Array
 
 
 @Loop
-def squared_pairs(Z, X, indptr, indices, out, start, stop):
+def squared_pairs(Z: Array, X: Array, indptr: Array, indices: Array, out: Array, start: int, stop: int) -> None:
     """Write squared distances of the pairs (i, indices[...]) of rows start..stop; one fixed order of summation."""
     for i in range(start, stop):
         for p in range(indptr[i], indptr[i + 1]):
@@ -21,7 +22,7 @@ def squared_pairs(Z, X, indptr, indices, out, start, stop):
 
 
 @Loop
-def sort_rows(indptr, indices, values, start, stop):
+def sort_rows(indptr: Array, indices: Array, values: Array, start: int, stop: int) -> None:
     """Order each row's entries by value, then by column (insertion sort: rows are short or nearly sorted)."""
     for i in range(start, stop):
         for p in range(indptr[i] + 1, indptr[i + 1]):
@@ -34,7 +35,9 @@ def sort_rows(indptr, indices, values, start, stop):
 
 
 @Loop
-def smallest_in_rows(values, k, slack, reach, out_ptr, out, start, stop):
+def smallest_in_rows(
+    values: Array, k: int, slack: Array, reach: Array, out_ptr: Array, out: Array, start: int, stop: int
+) -> None:
     """Select the columns j of row i whose value is at most its k-th smallest, or ``reach[j]``, plus ``slack[i]``.
 
     ``out_ptr[i]`` becomes their number; ``out``, (rows, width), the first ``width`` such columns of each row.
@@ -76,7 +79,7 @@ def smallest_in_rows(values, k, slack, reach, out_ptr, out, start, stop):
 
 
 @Loop
-def farthest_points(X, first, count):
+def farthest_points(X: Array, first: int, count: int) -> Array:
     """Return the indices of ``count`` rows, each the farthest from those before it."""
     n, features = X.shape
     chosen = np.empty(count, np.int64)
@@ -103,7 +106,7 @@ def farthest_points(X, first, count):
 
 
 @Loop
-def far_enough(X, least, most):
+def far_enough(X: Array, least: float, most: int) -> Array:
     """Return indices of at most ``most`` rows, each at squared distance >= ``least`` from those selected before it."""
     kept = np.empty(most, np.int64)
     size = 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from .._runtime.jit import Loop
+from .._runtime.typing import Array
 
 
 @Loop
-def group_sources(indptr, indices, sources, lanes):
+def group_sources(indptr: Array, indices: Array, sources: Array, lanes: int) -> Array:
     """Return an order of the sources in which each run of ``lanes`` sources lies near its first one in the graph."""
     n, m = len(indptr) - 1, len(sources)
     here, same = np.full(n, -1), np.full(m, -1)  # linked lists: first source at each node, next source at the same node
@@ -39,7 +40,10 @@ def group_sources(indptr, indices, sources, lanes):
 
 
 @Loop
-def spread(i, lead, indptr, indices, lengths, scale, distance, following, waiting, first, last):
+def spread(
+    i: int, lead: int, indptr: Array, indices: Array, lengths: Array, scale: float, distance: Array, following: Array,
+    waiting: Array, first: Array, last: Array,
+) -> None:  # fmt: skip
     """Relax distances from node i, bucket by bucket, until no node waits; the inner loop of ``shortest_paths``."""
     ring, lanes = len(first), distance.shape[1]
     first[0] = last[0] = i
@@ -79,7 +83,10 @@ def spread(i, lead, indptr, indices, lengths, scale, distance, following, waitin
 
 
 @Loop
-def shortest_paths(indptr, indices, lengths, sources, order, lanes, out, start, stop):
+def shortest_paths(
+    indptr: Array, indices: Array, lengths: Array, sources: Array, order: Array, lanes: int, out: Array, start: int,
+    stop: int,
+) -> None:  # fmt: skip
     """out[node, s] = length of the shortest path from sources[s], for s in order[start:stop]; inf where there is none.
 
     ``lanes`` sources are relaxed together. A node whose distances fell waits in a ring of buckets, sorted by its
@@ -113,7 +120,9 @@ def shortest_paths(indptr, indices, lengths, sources, order, lanes, out, start, 
 
 
 @Loop
-def through_neighbours(indptr, nodes, lengths, table, basis, out, start, stop):
+def through_neighbours(
+    indptr: Array, nodes: Array, lengths: Array, table: Array, basis: Array, out: Array, start: int, stop: int
+) -> None:
     """out[r] = squares @ basis for rows start..stop; squares[j] = min_i (length_i + table[i, j])^2 over the nodes of r.
 
     The order of summation of a row does not depend on the other rows. Rows that share nodes should be adjacent: the

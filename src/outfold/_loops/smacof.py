@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from .._runtime.jit import ANY_ORDER, Loop
+from .._runtime.jit import ANY_ORDER, loop_with
+from .._runtime.typing import Array
 
 
-@partial(Loop, freedom=ANY_ORDER)
-def guttman_rows(targets, places, measure, out, parts, start, stop):
+@loop_with(ANY_ORDER)
+def guttman_rows(
+    targets: Array, places: Array, measure: Array, out: Array, parts: Array, start: int, stop: int
+) -> None:
     """Write rows start..stop of the Guttman transform, times the total measure, and each row's part of the stress.
 
     ``places`` and ``out`` are (components, n): the loops over j run in vector registers. Two points with equal

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from types import ModuleType
 
 
-def extra(module: str, name: str) -> Any:
+def extra(module: str, name: str) -> ModuleType:
     """Return the imported ``module``. Raise ImportError with the install command of the extra ``name``."""
-    import importlib
-
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -9,29 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType
-from typing import Any
+from typing import Generic, ParamSpec, TypeVar
 
 FUSED = ("contract",)  # a * b + c may round once, on processors with that instruction
 NUMBERS = ("nnan", "nsz")  # the caller promises no NaN, so minima and maxima run in vector registers
 ANY_ORDER = ("reassoc", "contract", "nsz")  # sums in any order, in vector registers; one build gives one sum
 
 
-class Loop:
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Loop(Generic[P, R]):
     """A function that numba compiles on first use and caches on disk, or in this process if no folder is writable.
 
     Loops of one module may call each other.
     """
 
-    def __init__(self, plain: Callable[..., Any], freedom: tuple[str, ...] = ()) -> None:
+    def __init__(self, plain: Callable[P, R], freedom: tuple[str, ...] = ()) -> None:
         self.plain = plain
         self.fastmath = set(freedom)
         self.__doc__ = plain.__doc__
 
-    def __call__(self, *args: Any) -> Any:
-        return self.compiled(*args)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.compiled(*args, **kwargs)
 
     @cached_property
-    def compiled(self) -> Callable[..., Any]:
+    def compiled(self) -> Callable[P, R]:
         import numba
 
         known = self.plain.__globals__
@@ -39,6 +43,12 @@ class Loop:
         function = FunctionType(self.plain.__code__, {**known, **called}, self.plain.__name__)
         function.__qualname__ = self.plain.__qualname__
         try:
-            return numba.njit(nogil=True, cache=True, fastmath=self.fastmath)(function)
+            compiled: Callable[P, R] = numba.njit(nogil=True, cache=True, fastmath=self.fastmath)(function)
         except RuntimeError:  # no writable folder to cache in
-            return numba.njit(nogil=True, fastmath=self.fastmath)(function)
+            compiled = numba.njit(nogil=True, fastmath=self.fastmath)(function)
+        return compiled
+
+
+def loop_with(freedom: tuple[str, ...]) -> Callable[[Callable[P, R]], Loop[P, R]]:
+    """Return the decorator of a loop whose arithmetic may be rearranged as ``freedom`` says."""
+    return lambda plain: Loop(plain, freedom)

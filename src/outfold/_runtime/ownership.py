@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from .typing import Array
 
 
-def own(values: Any) -> Array:
+def own(values: ArrayLike) -> Array:
     """Return a read-only copy of the values as float64 in C order."""
     copy = np.array(values, dtype=float, order="C")
     copy.flags.writeable = False
     return copy
 
 
-def freeze(value: Any) -> None:
+def freeze(value: object) -> None:
     """Make every array that belongs to a fitted object read-only."""
     for array in arrays(value):
         array.flags.writeable = False
 
 
-def arrays(value: Any, visited: set[int] | None = None) -> Iterator[Array]:
+def arrays(value: object, visited: set[int] | None = None) -> Iterator[Array]:
     """Yield every array in an outfold object: in its fields, and in the containers and outfold objects among them.
 
     Caches (search trees, private fields) and parameters of estimators, which belong to the caller, are not visited.
@@ -46,16 +46,16 @@ def arrays(value: Any, visited: set[int] | None = None) -> Iterator[Array]:
             yield from arrays(part, visited)
 
 
-def _parts(value: Any) -> list[Any]:
+def _parts(value: object) -> list[object]:
     if isinstance(value, dict):
         return list(value.values())
     if isinstance(value, list | tuple):
         return list(value)
     if not type(value).__module__.startswith("outfold."):
         return []
-    if is_dataclass(value):
-        return [getattr(value, field.name) for field in fields(value) if not field.name.startswith("_")]
     if hasattr(value, "get_params"):
         params = value.get_params(deep=False)
         return [part for name, part in vars(value).items() if name not in params and name != "_sealed"]
+    if is_dataclass(value):
+        return [getattr(value, field.name) for field in fields(value) if not field.name.startswith("_")]
     return []

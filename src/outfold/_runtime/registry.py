@@ -11,6 +11,20 @@ from importlib import import_module
 from typing import Any
 
 # fmt: off
+STORED_ESTIMATORS = {  # module: name of its estimator
+    "methods.classical_mds": "ClassicalMDS",
+    "methods.diffusion_maps": "DiffusionMaps",
+    "methods.diffusion_net": "DiffusionNet",
+    "methods.grae": "GRAE",
+    "methods.isomap": "Isomap",
+    "methods.kernel_pca": "KernelPCA",
+    "methods.laplacian_eigenmaps": "LaplacianEigenmaps",
+    "methods.lle": "LocallyLinearEmbedding",
+    "methods.phate": "PHATE",
+    "methods.roseland": "Roseland",
+    "methods.separate_pieces": "Islands",
+    "methods.spectral_clustering": "SpectralClustering",
+}
 STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the class has another name in the code
     "data.columns": "Preparation",
     "distances": "Metric Distances Given GivenTable",
@@ -30,7 +44,8 @@ STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the c
     "operators.centred": "SquaredDistances CentredRule Kernels Distant Centring",
     "operators.geodesic": "Geodesics Geodesic",
     "operators.heat_potential": "Decay DecayRule HeatPotential",
-    "operators.landmark_diffusion": "NearestLandmarks LandmarkDiffusion LandmarkMarkov Gathered=PassSums",
+    "operators.landmark_diffusion": "LandmarkDiffusion LandmarkMarkov Gathered=PassSums",
+    "operators.landmark_passes": "NearestLandmarks",
     "operators.laplacian": "LaplacianRule Unnormalized",
     "operators.local_weights": "BarycentricRule Reconstruction=LocalWeights",
     "operators.low_rank": "LowRankRule LowRankDiffusion",
@@ -43,42 +58,30 @@ STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the c
     "solvers.low_rank": "LowRank",
     "solvers.shift_invert": "ShiftInvert",
     "extensions.auto": "Auto",
-    "extensions.barycentric": "BarycentricModel Barycentric",
-    "extensions.base": "Nystrom",
     "extensions.calibration": "Calibration",
     "extensions.kernel_sums": "KernelRidge GeometricHarmonics LaplacianPyramid CompressedDiffusion",
     "extensions.least_squares": "JointModel LeastSquares",
-    "extensions.regressors": "LinearModel LinearMap",
-    "extensions.samples": "KernelSum Known=Samples",
+    "extensions.regressors": "BarycentricModel Barycentric LinearModel LinearMap",
+    "extensions.samples": "KernelSum Known=Samples Nystrom",
     "engine.cross_fit": "Candidate",
     "engine.fit": "Recipe Fit",
     "engine.inverse": "WayBack=InverseModel",
     "engine.model": "SpectralModel ExtendedModel",
     "engine.report": "Report Drift",
     "engine.update": "Past=UpdateState",
-    "neural.extension": "Net",
+    "neural.extension": "Net Training",
     "neural.network": "Scaling=Standardization Network",
-    "methods.classical_mds": "ClassicalMDS",
-    "methods.diffusion_maps": "DiffusionMaps",
-    "methods.diffusion_net": "DiffusionNet",
-    "methods.grae": "Encoded=GraeReport GRAE",
-    "methods.isomap": "Isomap",
-    "methods.kernel_pca": "KernelPCA",
-    "methods.laplacian_eigenmaps": "LaplacianEigenmaps",
-    "methods.lle": "LocallyLinearEmbedding",
+    "methods.grae": "Encoded=GraeReport",
     "methods.network_base": "Sentinel=DomainGuard NetworkModel",
-    "methods.phate": "PHATE",
-    "methods.roseland": "Roseland",
-    "methods.separate_pieces": "Islands",
-    "methods.spectral_clustering": "SpectralClustering",
 }
 # fmt: on
+ESTIMATORS = frozenset(STORED_ESTIMATORS.values())
 
 
 def _entries() -> list[tuple[str, str, str]]:
     """Return (stored name, module, name of the class) of every class."""
     found = []
-    for module, words in STORED_CLASSES.items():
+    for module, words in [*STORED_CLASSES.items(), *STORED_ESTIMATORS.items()]:
         for word in words.split():
             name, _, kind = word.partition("=")
             found.append((name, f"outfold.{module}", kind or name))
@@ -101,18 +104,13 @@ def stored_names() -> set[str]:
 
 
 @cache
-def stored_class(name: str) -> Any:
+def stored_class(name: str) -> type[Any]:
     """Return the class of a stored name; its module is imported on first use."""
     module, kind = _homes()[name]
-    return getattr(import_module(module), kind)
+    found: type[Any] = getattr(import_module(module), kind)
+    return found
 
 
 def stored_name(kind: type) -> str | None:
     """Return the stored name of a class, or None if files cannot hold the class."""
     return _names().get((kind.__module__, kind.__qualname__))
-
-
-@cache
-def names_of(kind: str) -> frozenset[str]:
-    """Return the stored names of the classes whose name in the code is ``kind``."""
-    return frozenset(name for name, _, own in _entries() if own == kind)

@@ -14,12 +14,32 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 BLOCK_ENTRIES = 1 << 20  # 8 MB of float64 a block: large enough for BLAS, small enough for the cache
 _SINGLE_THREADED: ContextVar[bool] = ContextVar("_SINGLE_THREADED", default=False)
+
+Result = TypeVar("Result")
+
+
+class BlasLimit(Protocol):
+    """A limit of the threads of BLAS, which ends with a context or a call."""
+
+    def restore_original_limits(self) -> None: ...
+    def __enter__(self) -> object: ...
+    def __exit__(self, *error: object) -> None: ...
+
+
+class Bar(Protocol):
+    """A progress bar, of which other code uses these methods of tqdm."""
+
+    def update(self, n: float = 1) -> object: ...
+    def set_postfix_str(self, s: str, refresh: bool = True) -> None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Bar: ...
+    def __exit__(self, *error: object) -> None: ...
 
 
 def available_cores() -> int:
@@ -46,9 +66,10 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def blas_threads(count: int) -> Any:
+def blas_threads(count: int) -> BlasLimit:
     """Return a context manager inside which BLAS uses ``count`` threads."""
-    return _blas().limit(limits=count)
+    limited: BlasLimit = _blas().limit(limits=count)
+    return limited
 
 
 @contextmanager
@@ -87,7 +108,7 @@ class Threads:
             return cores
         return max(1, cores + 1 + self.n_jobs) if self.n_jobs < 0 else self.n_jobs
 
-    def run(self, function: Callable[[slice], Any], blocks: list[slice]) -> None:
+    def run(self, function: Callable[[slice], object], blocks: list[slice]) -> None:
         """Call ``function(block)`` for every block: for compiled loops, which do not use BLAS or other blocks."""
         if len(blocks) == 1 or self.workers == 1:
             for block in blocks:
@@ -95,20 +116,20 @@ class Threads:
             return
         list(_leaf_pool(self.workers, os.getpid()).map(function, blocks))
 
-    def map(self, function: Callable[[slice], Any], blocks: list[slice], title: str) -> Iterator[Any]:
+    def map(self, function: Callable[[slice], Result], blocks: list[slice], title: str) -> Iterator[Result]:
         """Yield ``function(block)`` for every block, in order."""
         if len(blocks) == 1:  # no pool, no BLAS bookkeeping: a single row stays fast
             yield function(blocks[0])
             return
         yield from self.over(function, ((block, (block,)) for block in blocks), title, blocks[-1].stop)
 
-    def each(self, function: Callable[[slice], Any], blocks: list[slice], title: str) -> None:
+    def each(self, function: Callable[[slice], object], blocks: list[slice], title: str) -> None:
         """Call ``function(block)`` for every block and drop the results: for functions that fill arrays."""
         deque(self.map(function, blocks, title), maxlen=0)
 
     def over(
-        self, function: Callable[..., Any], items: Iterable[tuple[slice, tuple[Any, ...]]], title: str, rows: int
-    ) -> Iterator[Any]:
+        self, function: Callable[..., Result], items: Iterable[tuple[slice, tuple[Any, ...]]], title: str, rows: int
+    ) -> Iterator[Result]:
         """Yield ``function(*arguments)`` for every (block, arguments), in order.
 
         Only a few items and results are in memory at a time, so the data may be larger than memory.
@@ -119,7 +140,7 @@ class Threads:
                     yield function(*arguments)
                     bar.update(block.stop - block.start)
             return
-        waiting: deque[tuple[slice, Future[Any]]] = deque()
+        waiting: deque[tuple[slice, Future[Result]]] = deque()
         with self.bar(title, rows) as bar, blas_threads(1), ThreadPoolExecutor(self.workers) as pool:
             try:
                 for block, arguments in items:
@@ -135,11 +156,9 @@ class Threads:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def ticker(self, title: str, unit: str) -> Any:
+    def ticker(self, title: str, unit: str) -> Bar:
         """Return a progress bar without a total, for iterations."""
-        from tqdm import tqdm
-
-        return tqdm(desc=title, unit=unit, delay=2, disable=not self.verbose)
+        return self.bar(title, None, unit=unit)
 
     @contextmanager
     def blas(self) -> Iterator[None]:
@@ -150,8 +169,10 @@ class Threads:
             with blas_threads(self.workers):
                 yield
 
-    def bar(self, title: str, rows: int | None, *, unit: str = "row") -> Any:
+    def bar(self, title: str, rows: int | None, *, unit: str = "row") -> Bar:
         """Return a progress bar over ``rows`` rows or other units, with rate and time left."""
         from tqdm import tqdm
 
-        return tqdm(total=rows, desc=title, unit=unit, unit_scale=unit == "row", delay=2, disable=not self.verbose)
+        scaled, hidden = unit == "row", not self.verbose
+        bar: Bar = tqdm(total=rows, desc=title, unit=unit, unit_scale=scaled, delay=2, disable=hidden)
+        return bar

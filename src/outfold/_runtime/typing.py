@@ -16,11 +16,44 @@ from numpy.typing import ArrayLike, NDArray
 Array: TypeAlias = NDArray[Any]
 
 
+class Sparse(Protocol):
+    """A sparse matrix in CSR format, such as SciPy's ``csr_array``, which has no types of its own."""
+
+    data: Array
+    indices: Array
+    indptr: Array
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def nnz(self) -> int: ...
+
+    def __matmul__(self, other: Any, /) -> Any: ...
+
+    def copy(self) -> Sparse: ...
+
+    def diagonal(self) -> Array: ...
+
+    def toarray(self) -> Array: ...
+
+
+Matrix: TypeAlias = Array | Sparse  # ``isinstance(M, np.ndarray)`` tells them apart, for mypy too
+
+
 class Shaped(Protocol):
     """Anything with a shape: a Dask or Zarr array, a DataFrame, a sparse matrix, one of our sources."""
 
     @property
     def shape(self) -> tuple[Any, ...]: ...
+
+
+class Sliceable(Protocol):
+    """A table on disk or in memory that is read by slices of rows: a memmap, an HDF5 data set, a Zarr array."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def __getitem__(self, rows: slice, /) -> Any: ...
 
 
 Data: TypeAlias = ArrayLike | Shaped | os.PathLike[str] | Callable[[], Iterable[Any]]  # rows as ``fit`` takes them
@@ -50,6 +83,16 @@ class Interval:
     open_low: bool = False
 
 
+@dataclass(frozen=True, init=False)
+class Options:
+    """The valid names of a text: ``Annotated[str, Options("warn", "error")]``."""
+
+    choices: tuple[str, ...]
+
+    def __init__(self, *choices: str) -> None:
+        object.__setattr__(self, "choices", choices)
+
+
 @dataclass(frozen=True)
 class Index:
     """Whole numbers from 0 to below a letter of the object's axes, or below another field."""
@@ -65,6 +108,8 @@ class Mark:
 
 
 POSITIVE = Mark("positive")  # every entry is > 0
+FLAG = Mark("flag")  # a parameter that must be True or False
 FREE = Mark("free")  # may be infinite or NaN
 NAN = Mark("nan")  # an array that may hold NaN, as nan_euclidean takes them
+WHOLE = Mark("whole")  # an array of whole numbers; others hold floats
 CACHE = Mark("cache")  # not stored in model files

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._runtime.typing import Array
 from .writers import replacing
+
+State = Mapping[str, ArrayLike]
 
 
 class Checkpoint:
@@ -26,7 +31,7 @@ class Checkpoint:
     100
     """
 
-    def __init__(self, folder: Any = None, seconds: float = 10.0) -> None:
+    def __init__(self, folder: str | os.PathLike[str] | None = None, seconds: float = 10.0) -> None:
         self.folder = None if folder is None else Path(folder)
         self.seconds = seconds
         self._key = ""
@@ -64,7 +69,7 @@ class Checkpoint:
             )
         return state
 
-    def keep(self, stage: str, state: Any, *, done: bool) -> None:
+    def keep(self, stage: str, state: State | Callable[..., State], *, done: bool) -> None:
         """Write the state of a stage if ``done`` or if it is time; ``state`` may be a function that returns it."""
         path = self._path(stage)
         waited = time.monotonic() - self._written
@@ -72,7 +77,8 @@ class Checkpoint:
             return
         began = time.monotonic()
         with replacing(path) as beside, open(beside, "wb") as file:
-            np.savez(file, key=np.array(self._key), **(state() if callable(state) else state))
+            arrays: dict[str, Any] = {"key": np.array(self._key), **(state() if callable(state) else state)}
+            np.savez(file, **arrays)
         self._written = time.monotonic()
         self._cost = self._written - began
 

@@ -7,12 +7,12 @@ model that was fitted to a table. :func:`prepare` computes it in one pass over t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 
-from .._runtime.typing import Array
+from .._runtime.typing import POSITIVE, Array, Axes
 from ..exceptions import TableError
 from .sources import Source
 from .tables import Batch, Table, join_names
@@ -28,7 +28,7 @@ LEFT_OUT_REASONS = {
 PLACES_SHOWN = 3  # rows with missing values that a message lists
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Preparation:
     """Which columns, in which order, and how they are scaled: (x - centre) / scale.
 
@@ -38,10 +38,14 @@ class Preparation:
     ([[1.0, 1.0]], [[2.0, 6.0]])
     """
 
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = field(kw_only=False)
     scaling: str = "none"
-    centre: Array = field(default_factory=lambda: np.empty(0), repr=False)  #: (columns,); empty means 0
-    scale: Array = field(default_factory=lambda: np.empty(0), repr=False)  #: (columns,); empty means 1
+    centre: Annotated[Array, Axes("p")] = field(
+        default_factory=lambda: np.empty(0), repr=False
+    )  #: (columns,); empty means 0
+    scale: Annotated[Array, Axes("q"), POSITIVE] = field(
+        default_factory=lambda: np.empty(0), repr=False
+    )  #: (columns,); empty means 1
     named: bool = True  #: whether the table of the fit named its columns
     width: int = 0  #: number of numeric columns in that table, if they have no names
     id: str | None = None
@@ -56,13 +60,8 @@ class Preparation:
             raise ValueError(f"scaling={self.scaling!r} must be one of {', '.join(SCALINGS)}.")
         if not self.columns or len(set(self.columns)) != len(self.columns):
             raise ValueError(f"columns must be at least one name, each once; got {join_names(self.columns)}.")
-        names = (
-            *self.columns,
-            *self.text,
-            *self.empty,
-            *self.constant,
-            *(x for x in (self.id, self.label) if x is not None),
-        )
+        carried = [name for name in (self.id, self.label) if name is not None]
+        names = (*self.columns, *self.text, *self.empty, *self.constant, *carried)
         if not all(isinstance(name, str) for name in names):
             raise ValueError("Columns are named by text.")
         if self.width < 0 or self.rows_left_out < 0:
@@ -168,7 +167,7 @@ def complete(values: Array) -> Array:
 # -- missing values ------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Missing:
     """Counts of rows with missing values, gathered batch by batch."""
 
@@ -176,7 +175,7 @@ class Missing:
     rows: int = 0  # all rows read so far
     left_out: int = 0
     first: list[int] = field(default_factory=list)
-    lacking: Array = field(default_factory=lambda: np.empty(0))  # missing values in each column
+    lacking: Array = field(init=False)  # missing values in each column
     rising: tuple[str, ...] = ()  # columns that increase from row to row, as a row number does
 
     def __post_init__(self) -> None:
@@ -209,17 +208,17 @@ class Missing:
 # -- the first pass over a table -----------------------------------------------------------
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Sums:
     """Mean, squares about it, minimum and maximum of each column; joined as in Chan, Golub and LeVeque (1979)."""
 
     rows: int = 0
-    mean: Any = 0.0
-    squares: Any = 0.0
-    low: Any = np.inf
-    high: Any = -np.inf
-    last: Any = -np.inf
-    rising: Any = True  # whether each column increases from row to row
+    mean: Array = field(default_factory=lambda: np.array(0.0))
+    squares: Array = field(default_factory=lambda: np.array(0.0))
+    low: Array = field(default_factory=lambda: np.array(np.inf))
+    high: Array = field(default_factory=lambda: np.array(-np.inf))
+    last: Array = field(default_factory=lambda: np.array(-np.inf))
+    rising: Array = field(default_factory=lambda: np.array(True))  # whether each column increases from row to row
 
     def add(self, values: Array) -> None:
         if not len(values):
@@ -236,7 +235,9 @@ class _Sums:
     @property
     def constant(self) -> Array:
         """Mask of the columns that hold one value, up to rounding."""
-        return self.high - self.low <= 8 * np.finfo(float).eps * np.maximum(np.abs(self.low), np.abs(self.high))
+        size = np.maximum(np.abs(self.low), np.abs(self.high))
+        flat: Array = self.high - self.low <= 8 * np.finfo(float).eps * size
+        return flat
 
 
 class _Sample:
@@ -265,7 +266,7 @@ def prepare(
     id: str | None = None,
     label: str | None = None,
     scaling: str = "standard",
-    watch: Callable[[int], Any] = int,
+    watch: Callable[[int], object] = int,
 ) -> tuple[Preparation, Missing]:
     """Choose the features of a table and compute their centre and scale, in one pass (two if columns are empty).
 
@@ -282,15 +283,24 @@ def prepare(
     sums, sample, missing = _walk(table, features, scaling == "robust", watch)
     empty = tuple(name for name, lacking in zip(features, missing.lacking) if lacking == missing.rows)
     if empty and missing.rows and columns is None:
-        features = tuple(name for name in features if name not in set(empty))
+        features = tuple(name for name, lacking in zip(features, missing.lacking) if lacking != missing.rows)
         if features:
             sums, sample, missing = _walk(table, features, scaling == "robust", watch)
     _enough(table, features, missing)
     varied = np.ones(len(features), bool) if scaling == "none" else ~sums.constant
     if not varied.any():
         raise TableError(f"{table.told}: every column holds one value only ({join_names(features)}); nothing to embed.")
+    centre, scale = np.empty(0), np.empty(0)
+    if scaling != "none":
+        centre, scale = sums.mean[varied], np.sqrt(sums.squares[varied] / sums.rows)
+    if sample is not None:
+        lower, centre, upper = np.percentile(sample.rows[:, varied], [25, 50, 75], axis=0)
+        scale = np.where(upper > lower, upper - lower, scale)
     found = Preparation(
         columns=tuple(name for name, kept in zip(features, varied) if kept),
+        scaling=scaling,
+        centre=centre,
+        scale=scale,
         named=table.named,
         width=len(table.numeric),
         id=id,
@@ -300,14 +310,7 @@ def prepare(
         constant=tuple(name for name, kept in zip(features, varied) if not kept),
         rows_left_out=missing.left_out,
     )
-    if scaling == "none":
-        return found, missing
-    spread = np.sqrt(sums.squares[varied] / sums.rows)
-    if sample is None:
-        return replace(found, scaling=scaling, centre=sums.mean[varied], scale=spread), missing
-    lower, centre, upper = np.percentile(sample.rows[:, varied], [25, 50, 75], axis=0)
-    scale = np.where(upper > lower, upper - lower, spread)
-    return replace(found, scaling=scaling, centre=centre, scale=scale), missing
+    return found, missing
 
 
 def _choose_columns(
@@ -320,21 +323,23 @@ def _choose_columns(
         if len(set(columns)) != len(columns):
             raise TableError(f"A column is named twice: {join_names(list(columns))}.")
         return tuple(columns), ()
-    numbers, other = set(table.numeric), {id, label}
-    features = tuple(name for name in table.names if name in numbers - other)
-    text = [name for name in table.names if name not in numbers | other | set(table.aside)]
+    carried = {id, label}
+    numbers = {*table.numeric} - carried
+    others = numbers | carried | {*table.numeric, *table.aside}
+    features = tuple(name for name in table.names if name in numbers)
+    text = tuple(name for name in table.names if name not in others)
     if not features:
         raise TableError(
             f"{table.told} has no column of numbers to use (it has {join_names(table.names)}). Make numbers of words "
             "first, such as a column of 0 and 1 for each."
         )
-    return features, tuple(text)
+    return features, text
 
 
 def _walk(
-    table: Table, features: tuple[str, ...], sampled: bool, watch: Callable[[int], Any]
+    table: Table, features: tuple[str, ...], sampled: bool, watch: Callable[[int], object]
 ) -> tuple[_Sums, _Sample | None, Missing]:
-    sums, sample, missing = _Sums(), _Sample(len(features)) if sampled else None, Missing(features)
+    sums, sample, missing = _Sums(), _Sample(len(features)) if sampled else None, Missing(features=features)
     for batch in table.batches(features):
         whole = missing.add(batch)
         watch(len(whole))

@@ -27,8 +27,6 @@ def table(path: Path, obsm: str | None) -> Table:
         raise TableError(
             f"{path.name} is not an h5ad file, or is damaged: {str(error).splitlines()[0][:200]}"
         ) from error
-    beside = {OBS_NAMES: found.obs_names.to_numpy(object)}
-    beside |= {str(name): _column(found.obs[name]) for name in found.obs.columns}
     if obsm is None:
         columns = tuple(map(str, found.var_names))
         if not columns:
@@ -41,11 +39,17 @@ def table(path: Path, obsm: str | None) -> Table:
         if hasattr(values, "columns"):
             values, columns = values.to_numpy(), tuple(map(str, values.columns))
         columns = columns or tuple(f"{obsm}_{at}" for at in range(1, values.shape[1] + 1))
-    return Matrix(values, path.name, columns, {name: kept for name, kept in beside.items() if name not in set(columns)})
+    beside = {OBS_NAMES: found.obs_names.to_numpy(object)}
+    beside |= {str(name): _column(found.obs[name]) for name in found.obs.columns}
+    for name in beside.keys() & set(columns):
+        del beside[name]
+    return Matrix(values, path.name, columns, beside)
 
 
 def _column(values: Any) -> Array:
-    return values.to_numpy() if values.dtype.kind in "iufb" else values.astype(object).to_numpy(object)
+    """Return a column of obs as an array: of numbers, or of objects."""
+    column: Array = values.to_numpy() if values.dtype.kind in "iufb" else values.astype(object).to_numpy(object)
+    return column
 
 
 def write(path: Path, carried: dict[str, list[Any]], places: Array, names: list[str]) -> None:
@@ -67,5 +71,5 @@ def write(path: Path, carried: dict[str, list[Any]], places: Array, names: list[
     found.write_h5ad(path)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "" if value is None else str(value)

@@ -13,30 +13,52 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NotRequired, Protocol, TypedDict, TypeGuard, TypeVar, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from .._runtime.collections import load_collection
+from .._runtime.collections import collection_module
 from .._runtime.extras import extra
 from .._runtime.memory import check_fits
 from .._runtime.threads import Threads, block_rows
-from .._runtime.typing import Array
-from .arrow import pyarrow_module
+from .._runtime.typing import Array, Sliceable
+from .arrow import ArrowFile, arrow_is_number, arrow_numbers
 
 PIECE_BYTES = 1 << 23  # bytes of a file that are read at a time
 PERMUTED_UP_TO = 10_000_000  # up to this many rows, a draw permutes all row numbers
 FINGERPRINT_ROWS = 256  # rows in the sample that identifies a data set
 DRAWN_UP_TO = 1 << 15  # most rows that are copied into memory from data in partitions
 
-Look = Callable[[Array, Array, int], Any]
-Join = Callable[[Any, Any], Any]
+Answer = TypeVar("Answer")
+Look = Callable[[Array, Array, int], Answer]  # look(points, weights, first): the answer for rows from row ``first`` on
+Join = Callable[[Answer, Answer], Answer]  # join(earlier, later): the answer for two adjacent blocks; associative
+
+
+class Measure(Protocol):
+    """The weight of each row: an array (n,), or weights in partitions with these methods of an array."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, rows: Array | slice, /) -> Array: ...
+    def sum(self) -> float: ...
+    def min(self) -> float: ...
+
+
+class WalkOptions(TypedDict):
+    """How :meth:`Source.walk` goes through the rows."""
+
+    measure: Measure | None  # the weight of each row; None: 1
+    runner: Threads
+    title: str  # name of the pass, for progress and errors
+    start: NotRequired[int]  # the first row
+    block: NotRequired[int]  # how many rows ``look`` gets at a time, for rows in memory or in files
 
 
 class Source:
     """A table of rows and features; a subclass defines ``shape`` and ``pieces``."""
 
     names: list[str] | None = None  # names of the features
+    told: str = "the data"  # name in messages
     in_parts = False  # whether the rows are in partitions, perhaps on other machines
 
     @property
@@ -69,38 +91,28 @@ class Source:
             raise ValueError(f"{self} gave {seen} rows, after {len(self)} the time before. Did it change on the way?")
 
     def walk(
-        self,
-        look: Look,
-        join: Join,
-        *,
-        measure: Any,
-        runner: Threads,
-        title: str,
-        start: int = 0,
-        block: int | None = None,
-    ) -> Iterator[tuple[slice, Any]]:
-        """Yield (rows, answer) for consecutive blocks of rows from row ``start`` on; the blocks depend on the shape.
+        self, look: Look[Answer], join: Join[Answer], **options: Unpack[WalkOptions]
+    ) -> Iterator[tuple[slice, Answer]]:
+        """Yield (rows, answer) for consecutive blocks of rows; the blocks depend on the shape.
 
-        Parameters
-        ----------
-        look : ``look(points, weights, first)``, which can be pickled
-            Returns the answer for a block of rows, whose first is row ``first`` of the data.
-        join : ``join(earlier, later)``, associative
-            Returns the answer for two adjacent blocks from their answers. Partitions are joined on the workers.
-        measure : the weight of each row; None: 1
-        block : how many rows ``look`` gets at a time, for rows in memory or in files
+        ``look`` can be pickled. Answers of partitions are joined on the workers.
         """
-        weights = unit_measure(len(self)) if measure is None else measure
+        weights = unit_measure(len(self)) if options["measure"] is None else options["measure"]
 
-        def ask(rows: slice, points: Array) -> tuple[slice, Any]:
+        def ask(rows: slice, points: Array) -> tuple[slice, Answer]:
             return rows, look(points, weights[rows], rows.start)
 
-        blocks = self.blocks(block or block_rows(self.shape[1]), start)
-        yield from runner.over(ask, ((rows, (rows, points)) for rows, points in blocks), title, len(self))
+        blocks = self.blocks(options.get("block") or block_rows(self.shape[1]), options.get("start", 0))
+        items = ((rows, (rows, points)) for rows, points in blocks)
+        yield from options["runner"].over(ask, items, options["title"], len(self))
 
-    def reduce(self, look: Look, join: Join, **options: Any) -> Any:
-        """Return the answer for all rows: the answers of :meth:`walk` (same arguments), joined in order."""
+    def reduce(self, look: Look[Answer], join: Join[Answer], **options: Unpack[WalkOptions]) -> Answer:
+        """Return the answer for all rows: the answers of :meth:`walk`, joined in order."""
         return reduce(join, (answer for _, answer in self.walk(look, join, **options)))
+
+    def beside(self, tables: Sequence[Source]) -> Source:
+        """Return one source with the columns of ``tables``: this one and others with the same rows."""
+        return SideBySide(tuple(tables))
 
     def check_draw(self, count: int) -> None:
         """Raise ValueError if ``count`` rows are too many to copy into memory from partitions."""
@@ -136,7 +148,7 @@ class Source:
         return block, check_rows(rows, block.start, str(self))
 
     def __str__(self) -> str:
-        return f"the data ({self.shape[0]} x {self.shape[1]})"
+        return f"{self.told} ({self.shape[0]} x {self.shape[1]})"
 
 
 class PartitionedRows(Source):
@@ -144,36 +156,27 @@ class PartitionedRows(Source):
 
     in_parts = True
 
-    def walk(self, look: Look, join: Join, *, block: int | None = None, **options: Any) -> Iterator[tuple[slice, Any]]:
-        """Yield (rows, answer) for consecutive groups of partitions; ``look`` gets a partition at a time.
-
-        The answers of a group are joined on the workers.
-        """
+    def walk(
+        self, look: Look[Answer], join: Join[Answer], **options: Unpack[WalkOptions]
+    ) -> Iterator[tuple[slice, Answer]]:
+        """Yield (rows, answer) for consecutive groups of partitions; ``look`` gets a partition at a time."""
         for rows, (answer,) in self.walk_pieces(look, join, 1, **options):
             yield rows, answer
 
     def walk_pieces(
         self,
         look: Callable[..., Any],
-        join: Join,
+        join: Join[Answer],
         pieces: int,
-        *,
-        measure: Any,
-        runner: Threads,
-        title: str,
-        start: int = 0,
         apart: bool = False,
-    ) -> Iterator[tuple[slice, list[Any]]]:
+        **options: Unpack[WalkOptions],
+    ) -> Iterator[tuple[slice, list[Answer]]]:
         """Yield (rows, list of pieces of the answer), for an answer that is too large to move in one piece.
 
         ``look`` returns a tuple of ``pieces`` arrays, each joined on its own. With ``apart`` it is called once for each
         piece, as ``look(points, weights, first, piece)``.
         """
         raise AssertionError("rows in parts take functions")
-
-    def beside(self, tables: Sequence[Source]) -> Source:
-        """Return one table in partitions with the columns of ``tables``: this one and others with the same rows."""
-        raise AssertionError("rows in parts stand beside others")
 
     def check_draw(self, count: int) -> None:
         if count > DRAWN_UP_TO:
@@ -234,7 +237,7 @@ class SideBySide(Source):
 class SlicedSource(Source):
     """An array on disk that is read by slices of rows: a memmap, an HDF5 data set, a Zarr array."""
 
-    values: Any
+    values: Sliceable
     told: str
 
     @property
@@ -267,11 +270,8 @@ class SlicedSource(Source):
     def _forget(self) -> None:
         """Release the pages of a mapped file: they count as memory of this process. The system may still cache them."""
         mapped = getattr(self.values, "_mmap", None)
-        if mapped is not None and self.values.mode in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED"):
+        if mapped is not None and getattr(self.values, "mode", "") in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
-
-    def __str__(self) -> str:
-        return f"{self.told} ({self.shape[0]} x {self.shape[1]})"
 
 
 @dataclass(frozen=True)
@@ -284,10 +284,8 @@ class JoinedSources(Source):
         widths = sorted({part.shape[1] for part in self.parts})
         if len(widths) != 1:
             raise ValueError(f"The {len(self.parts)} files have {widths[0]} to {widths[-1]} columns; they must agree.")
-
-    @property
-    def names(self) -> list[str] | None:  # type: ignore[override]
-        return self.parts[0].names
+        object.__setattr__(self, "names", self.parts[0].names)
+        object.__setattr__(self, "told", f"{len(self.parts)} files")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -297,43 +295,33 @@ class JoinedSources(Source):
         for part in self.parts:
             yield from part.pieces()
 
-    def __str__(self) -> str:
-        return f"{len(self.parts)} files ({self.shape[0]} x {self.shape[1]})"
-
 
 @dataclass(frozen=True)
-class ParquetSource(Source):
-    """A Parquet file, group by group; every column must be numeric."""
+class ArrowRows(Source):
+    """The columns of a Parquet file, batch by batch; all of them are numeric."""
 
-    path: Path
+    file: ArrowFile
+    told: str
+    names: list[str]
 
-    @cached_property
-    def _file(self) -> Any:
-        return pyarrow_module("parquet").ParquetFile(self.path)
-
-    @property
-    def names(self) -> list[str]:  # type: ignore[override]
-        return list(self._file.schema_arrow.names)
-
-    @cached_property
-    def shape(self) -> tuple[int, int]:
-        types = pyarrow_module("types")
-        schema = self._file.schema_arrow
-        other = [f.name for f in schema if not (types.is_integer(f.type) or types.is_floating(f.type))]
+    @classmethod
+    def of(cls, path: Path) -> ArrowRows:
+        file = ArrowFile(path)
+        other = [column.name for column in file.schema if not arrow_is_number(column.type)]
         if other:
             raise ValueError(
-                f"{self.path.name} has {len(other)} columns that are not numbers (the first is {other[0]!r}). Write it "
+                f"{path.name} has {len(other)} columns that are not numbers (the first is {other[0]!r}). Write it "
                 "without them, or pass the rest as an array."
             )
-        return self._file.metadata.num_rows, len(schema.names)
+        return cls(file, path.name, list(file.schema.names))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.file.rows, len(self.names)
 
     def pieces(self) -> Iterator[Array]:
-        step = max(1, PIECE_BYTES // (8 * max(1, self.shape[1])))
-        for batch in self._file.iter_batches(batch_size=step):
-            yield np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns]).astype(float)
-
-    def __str__(self) -> str:
-        return f"{self.path.name} ({self.shape[0]} x {self.shape[1]})"
+        for batch in self.file.batches(None, max(1, PIECE_BYTES // (8 * max(1, len(self.names))))):
+            yield np.column_stack([arrow_numbers(column) for column in batch.columns])
 
 
 @dataclass(frozen=True)
@@ -359,7 +347,7 @@ class BlockSource(Source):
             yield block
 
 
-def draw_numbers(count: int, first: int, random: Any) -> Array:
+def draw_numbers(count: int, first: int, random: np.random.RandomState | np.random.Generator) -> Array:
     """Return ``first`` random row numbers below ``count``, increasing.
 
     Up to ``PERMUTED_UP_TO`` rows they are the first entries of a random permutation of all rows.
@@ -370,9 +358,9 @@ def draw_numbers(count: int, first: int, random: Any) -> Array:
     return np.sort(np.random.default_rng(seed).choice(count, first, replace=False))
 
 
-def check_rows(rows: Any, start: int, told: str) -> Array:
+def check_rows(values: ArrayLike, start: int, told: str) -> Array:
     """Return rows as float64. Raise ValueError if one is not finite. ``rows[0]`` is row ``start`` of ``told``."""
-    rows = np.ascontiguousarray(rows, dtype=float)
+    rows: Array = np.ascontiguousarray(values, dtype=float)
     if not np.isfinite(rows.sum()) and not np.isfinite(rows).all():
         bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         raise ValueError(
@@ -384,8 +372,7 @@ def check_rows(rows: Any, start: int, told: str) -> Array:
 
 def put_beside(*tables: Source) -> Source:
     """Return one source with the columns of ``tables``, which have the same rows; in partitions if a table is."""
-    spread = next((table for table in tables if isinstance(table, PartitionedRows)), None)
-    return SideBySide(tables) if spread is None else spread.beside(tables)
+    return next((table for table in tables if table.in_parts), tables[0]).beside(tables)
 
 
 def unit_measure(count: int) -> Array:
@@ -396,35 +383,46 @@ def unit_measure(count: int) -> Array:
 # -- collections of other libraries ----------------------------------------------------------
 
 
+class Wanted(TypedDict, total=False):
+    """What :meth:`Collection.transform` computes for each row."""
+
+    embedding: bool
+    trust: bool
+    features: bool  # by the inverse transform
+    label: bool  # the cluster
+    on_far: str
+    coverage: float
+
+
 class Collection(Protocol):
     """The functions that a package provides for collections whose rows are in partitions, such as Dask arrays."""
 
-    def rows(self, X: Any, *, column: bool = False) -> PartitionedRows:
+    def rows(self, X: object, *, column: bool = False) -> PartitionedRows:
         """Return the rows of X; with ``column`` X may be one column."""
 
-    def weights(self, weights: Any, rows: Source, unit: float | None = None) -> Any:
+    def weights(self, weights: object, rows: Source, unit: float | None = None) -> Measure:
         """Return the measure on rows in partitions: checked weights, divided by ``unit`` (None: by :meth:`unit`)."""
 
-    def unit(self, weights: Any) -> float:
+    def unit(self, weights: object) -> float:
         """Return the divisor of the weights: 1 if all are whole numbers, else the mean of those above 0."""
 
-    def map(self, function: Callable[[Array], Array], X: Any, columns: int) -> Any:
-        """Return ``function`` of the rows, a table of ``columns`` columns, as a lazy collection."""
+    def map(self, function: Callable[..., Array], X: object, columns: int) -> Any:
+        """Return ``function`` of the rows, (rows, ``columns``), as a lazy collection."""
 
-    def transform(self, estimator: Any, X: Any, out: Any = None, **wanted: Any) -> Any:
+    def transform(self, estimator: Any, X: object, out: object = None, **wanted: Unpack[Wanted]) -> Any:
         """Return the output of a fitted estimator for each row as a lazy collection, or write it to ``out``."""
 
 
-def collection(X: Any) -> Collection | None:
+def collection(X: object) -> Collection | None:
     """Return the :class:`Collection` that handles X if its rows are in partitions; None for any other X.
 
     Nothing is imported for arrays.
     """
-    found: Collection | None = load_collection(X)
-    return found
+    module = collection_module(X)
+    return None if module is None else module.COLLECTION
 
 
-def require_in_memory(X: Any, refusal: Exception | None = None) -> Any:
+def require_in_memory(X: Answer, refusal: Exception | None = None) -> Answer:
     """Return X. Raise ``refusal`` for a collection, which ``np.asarray`` would gather silently."""
     if collection(X) is not None:
         raise refusal or TypeError(
@@ -434,19 +432,20 @@ def require_in_memory(X: Any, refusal: Exception | None = None) -> Any:
     return X
 
 
-def map_rows(function: Callable[[Any], Any], X: Any, columns: int) -> Any:
-    """Return ``function(X)``, (rows, ``columns``); a lazy collection if X is a collection."""
+def map_rows(function: Callable[[Answer], Array], X: Answer, columns: int) -> Array:
+    """Return ``function(X)``, (rows, ``columns``); a lazy collection, which computes such an array, if X is one."""
     found = collection(X)
-    return function(X) if found is None else found.map(function, X, columns)
+    lazy: Array | None = None if found is None else found.map(function, X, columns)
+    return function(X) if lazy is None else lazy
 
 
-def open_parts(X: Any, *, column: bool = False) -> PartitionedRows | None:
+def open_parts(X: object, *, column: bool = False) -> PartitionedRows | None:
     """Return the rows of a collection (with ``column`` X may be one column); None for any other X."""
     found = collection(X)
     return None if found is None else found.rows(X, column=column)
 
 
-def open_rows(X: Any) -> Source | None:
+def open_rows(X: object) -> Source | None:
     """Return a source for data on disk, in partitions or in blocks; None if X is an array or can be made one."""
     if isinstance(X, Source):
         return X
@@ -458,9 +457,13 @@ def open_rows(X: Any) -> Source | None:
         return JoinedSources(tuple(_file(Path(part)) for part in X))
     if isinstance(X, np.memmap) and X.ndim == 2:
         return SlicedSource(X, "the memmap")
-    if type(X).__module__.split(".")[0] in ("h5py", "zarr") and len(getattr(X, "shape", ())) == 2:
+    if _is_stored_array(X):
         return SlicedSource(X, f"the {type(X).__module__.split('.')[0]} array")
     return BlockSource(X) if callable(X) and not hasattr(X, "__array__") else None
+
+
+def _is_stored_array(X: object) -> TypeGuard[Sliceable]:
+    return type(X).__module__.split(".")[0] in ("h5py", "zarr") and len(getattr(X, "shape", ())) == 2
 
 
 def _file(path: Path) -> Source:
@@ -479,7 +482,7 @@ def _file(path: Path) -> Source:
             raise ValueError(f"{path.name} holds {told}; one of rows and columns is needed: pass its own path.")
         return SlicedSource(found, path.name)
     if path.is_dir() and sorted(path.glob("*.parquet")):
-        return JoinedSources(tuple(ParquetSource(part) for part in sorted(path.glob("*.parquet"))))
+        return JoinedSources(tuple(ArrowRows.of(part) for part in sorted(path.glob("*.parquet"))))
     if path.suffix == ".parquet":
-        return ParquetSource(path)
+        return ArrowRows.of(path)
     raise ValueError(f"{path.name} is none of .npy, .parquet (or a folder of them) and .zarr.")

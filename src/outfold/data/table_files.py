@@ -10,18 +10,19 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
+import io
 import os
 import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -191,7 +192,7 @@ class Text(Table):
     def _reader(self) -> Iterator[tuple[Any, Iterator[list[str]]]]:
         """Yield a CSV reader, which counts lines, and an iterator of its records without blank lines."""
         try:
-            with self._file("rt", encoding="utf-8-sig", newline="") as file:
+            with self._open() as file:
                 reader = csv.reader(file, delimiter=self._separator, strict=True)
                 yield reader, filter(None, reader)
         except UnicodeDecodeError:
@@ -202,42 +203,37 @@ class Text(Table):
             raise TableError(
                 f"{self.told}, line {self._broken()}: {error}. Is a quote not closed, or not doubled?"
             ) from None
+
+    @contextmanager
+    def _open(self, errors: str = "strict") -> Iterator[TextIO]:
+        """Yield the file as text with its own ends of lines; ``errors`` is the fate of bytes that are not UTF-8."""
+        try:
+            with gzip.open(self.path) if self.path.suffix == ".gz" else open(self.path, "rb") as file:
+                yield io.TextIOWrapper(file, encoding="utf-8-sig", errors=errors, newline="")
         except (gzip.BadGzipFile, EOFError) as error:
             raise TableError(f"{self.told} is not a whole gzip file: {error}.") from None
-
-    def _file(self, mode: str, **options: Any) -> Any:
-        return gzip.open(self.path, mode, **options) if self.path.suffix == ".gz" else open(self.path, mode, **options)
 
     @cached_property
     def _separator(self) -> str:
         if self.separator is not None:
             return self.separator
-        try:
-            with self._file("rt", encoding="utf-8-sig", errors="replace") as file:
-                first = file.readline(1 << 22)
-        except (gzip.BadGzipFile, EOFError) as error:
-            raise TableError(f"{self.told} is not a whole gzip file: {error}.") from None
+        with self._open("replace") as file:
+            first = file.readline(1 << 22)
         bare = "".join(first.split('"')[::2])  # the text outside quotes
         return next((mark for mark in (",", ";", "\t") if mark in bare), ",")
 
     def _undecodable(self) -> int:
-        with self._file("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    line.decode("utf-8")
-                except UnicodeDecodeError:
-                    return number
-        return number
+        with self._open("surrogateescape") as file:  # a byte that is not UTF-8 becomes a surrogate
+            lines = enumerate(file, 1)
+            return next(number for number, line in lines if any("\udc80" <= letter <= "\udcff" for letter in line))
 
     def _broken(self) -> int:
         """Return the line on which the first unreadable record begins."""
-        with self._file("rt", encoding="utf-8-sig", newline="") as file:
-            reader, line = csv.reader(file, delimiter=self._separator, strict=True), 1
-            try:
-                for _ in reader:
-                    line = reader.line_num + 1
-            except csv.Error:
-                pass
+        line = 1
+        with self._open() as file, suppress(csv.Error):
+            reader = csv.reader(file, delimiter=self._separator, strict=True)
+            for _ in reader:
+                line = reader.line_num + 1
         return line
 
 
@@ -264,15 +260,10 @@ def _standard_input() -> Table:
         path.unlink(missing_ok=True)
         raise
     table = Text(path, "standard input")
-    weakref.finalize(table, _unlink, str(path))
+    weakref.finalize(table, path.unlink, missing_ok=True)
     if not path.stat().st_size:
         raise TableError(f"standard input is empty. {_LAYOUT}")
     return table
-
-
-def _unlink(path: str) -> None:
-    if os.path.exists(path):
-        os.unlink(path)
 
 
 # -- Arrow ---------------------------------------------------------------------------------
@@ -303,7 +294,7 @@ class Arrow(Table):
     def numeric(self) -> tuple[str, ...]:
         return tuple(field.name for field in self._parts[0].schema if arrow.arrow_is_number(field.type))
 
-    def kind(self, name: str) -> Any:
+    def kind(self, name: str) -> object:
         return self._parts[0].schema.field(name).type
 
     @cached_property
@@ -321,7 +312,8 @@ class Arrow(Table):
         return np.concatenate(found)
 
     def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
-        if text := [name for name in features if name not in set(self.numeric)]:
+        numbers = set(self.numeric)
+        if text := [name for name in features if name not in numbers]:
             raise TableError(
                 f"{self.told}: column {join_names(text)} holds {self.kind(text[0])}, not numbers. Leave it out."
             )
@@ -329,7 +321,7 @@ class Arrow(Table):
         for part in self._parts:
             with self._readable(part):
                 for batch in part.batches(wanted, self._step):
-                    at = {name: column for name, column in zip(wanted, batch.columns)}
+                    at = dict(zip(wanted, batch.columns))
                     values = np.empty((batch.num_rows, len(features)))
                     for number, name in enumerate(features):
                         values[:, number] = arrow.arrow_numbers(at[name])
@@ -359,11 +351,9 @@ def _array(path: Path, suffix: str) -> Table:
     except TableError:
         raise
     except (ValueError, OSError, EOFError, KeyError) as error:
-        why = (
-            "it is no array, or holds Python objects"
-            if "objects" in str(error) or "pickle" in str(error)
-            else str(error).splitlines()[0][:200]
-        )
+        why = str(error).splitlines()[0][:200]
+        if "objects" in str(error) or "pickle" in str(error):
+            why = "it is no array, or holds Python objects"
         raise TableError(f"{path.name} is not an array that can be read: {why}") from error
     shape = getattr(values, "shape", ())
     if len(shape) != 2 or not min(shape):
@@ -373,8 +363,8 @@ def _array(path: Path, suffix: str) -> Table:
     return Matrix(values, path.name)
 
 
-def _one_of(found: Any, told: str) -> Array:
-    names = list(found.files)
+def _one_of(found: Mapping[str, Array], told: str) -> Array:
+    names = list(found)
     if len(names) != 1 and "X" not in names:
         raise TableError(f"{told} holds {len(names)} arrays ({join_names(names)}); one, or one called X, is needed.")
     return found["X" if "X" in names else names[0]]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Sliceable
 from ..exceptions import TableError
 
 BATCH_CELLS = 1 << 19  # cells (rows times columns) in a batch, about
@@ -61,7 +61,7 @@ class Table:
         """Return the features of rows ``start`` to ``stop``, (rows, features), without reading the rows before."""
         raise AssertionError("a table that knows its rows finds them")
 
-    def kind(self, name: str) -> Any:
+    def kind(self, name: str) -> object:
         """Return the Arrow or NumPy type of a column, or None if it has none."""
         return None
 
@@ -92,7 +92,7 @@ class Table:
         return self.told
 
 
-def join_names(names: Sequence[Any], most: int = 6) -> str:
+def join_names(names: Sequence[object], most: int = 6) -> str:
     """Return at most ``most`` names for a message, and the number of the others.
 
     >>> join_names(["a", "b"]), join_names(range(10000), most=2)
@@ -116,7 +116,7 @@ def check_unique(names: Sequence[str], told: str) -> None:
 class Matrix(Table):
     """A table from an array that is read by slices of rows, and optional columns to carry along (``beside``)."""
 
-    values: Any
+    values: Sliceable
     told: str
     columns: tuple[str, ...] = ()
     beside: dict[str, Any] | None = None  # name -> a value for each row
@@ -139,7 +139,7 @@ class Matrix(Table):
         check_unique(names, self.told)
         return names
 
-    def kind(self, name: str) -> Any:
+    def kind(self, name: str) -> object:
         kind = np.asarray(self.beside[name]).dtype if self.beside and name in self.beside else np.dtype(float)
         return kind if kind.kind in "iufb" else None
 
@@ -154,7 +154,7 @@ class Matrix(Table):
         rows = self.values[start:stop]
         return np.array(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=float, order="C")
 
-    def _columns(self, features: Sequence[str]) -> Any:
+    def _columns(self, features: Sequence[str]) -> slice | list[int]:
         at = {name: number for number, name in enumerate(self.numeric)}
         if text := [name for name in features if name not in at]:
             raise TableError(

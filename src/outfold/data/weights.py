@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .._runtime.typing import Array
-from .sources import Source, collection, unit_measure
+from .._runtime.typing import Array, Weights
+from .sources import Measure, Source, collection, unit_measure
 
 
-def measure_on(rows: Source, sample_weight: Any, unit: float | None = None) -> Any:
+def measure_on(rows: Source, sample_weight: Weights, unit: float | None = None) -> Any:
     """Return the measure on rows: weights over ``unit``. With None whole numbers are counts, others get mean 1."""
     parts = _weights_in_parts(rows, sample_weight, unit)
     if parts is not None:
@@ -18,13 +18,13 @@ def measure_on(rows: Source, sample_weight: Any, unit: float | None = None) -> A
     return sample_measure(sample_weight, len(rows)) if unit is None else _scale(sample_weight, len(rows), unit)
 
 
-def weights_on(name: str, rows: Source, values: Any) -> Any:
+def weights_on(name: str, rows: Source, values: Weights) -> Measure:
     """Return the checked weight of each row, not scaled; 1 if ``values`` is None. ``name`` is for messages."""
     parts = _weights_in_parts(rows, values, 1.0)
     return check_weights(name, values, len(rows)) if parts is None else parts
 
 
-def weight_unit(sample_weight: Any) -> float:
+def weight_unit(sample_weight: Weights) -> float:
     """Return the divisor of a fit's weights: 1 if all are whole numbers (counts), else the mean of those above 0."""
     found = collection(sample_weight)
     if found is not None:
@@ -33,13 +33,13 @@ def weight_unit(sample_weight: Any) -> float:
     return 1.0 if (given == np.round(given)).all() else float(given[given > 0].mean())
 
 
-def _weights_in_parts(rows: Source, values: Any, unit: float | None) -> Any:
+def _weights_in_parts(rows: Source, values: Weights, unit: float | None) -> Measure | None:
     """Return the weights if both they and the rows are in partitions, else None."""
     found = collection(values) if rows.in_parts else None
     return None if found is None else found.weights(values, rows, unit)
 
 
-def _scale(sample_weight: Any, n: int, unit: float) -> Array:
+def _scale(sample_weight: Weights, n: int, unit: float) -> Array:
     """Return the weights of ``n`` rows that are added to a fit, divided by the ``unit`` of that fit."""
     given = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=float)
     if given.ndim > 1 or (given.ndim == 1 and len(given) != n):
@@ -51,7 +51,7 @@ def _scale(sample_weight: Any, n: int, unit: float) -> Array:
     return np.broadcast_to(given / unit, n)
 
 
-def sample_measure(sample_weight: Any, n: int) -> Array:
+def sample_measure(sample_weight: Weights, n: int) -> Array:
     """Return the measure (n,): whole-number weights are counts, others are scaled to mean 1."""
     if sample_weight is None:
         return unit_measure(n)
@@ -72,7 +72,7 @@ def sample_measure(sample_weight: Any, n: int) -> Array:
     return weights if (weights == np.round(weights)).all() else weights / weights[weights > 0].mean()
 
 
-def check_weights(name: str, values: Any, rows: int) -> Array:
+def check_weights(name: str, values: Weights, rows: int) -> Array:
     """Return the checked weight of each row, (rows,); 1 if ``values`` is None. ``name`` is for messages."""
     if values is None:
         return unit_measure(rows)

@@ -14,40 +14,96 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TextIO
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from .._runtime.extras import extra
 from .._runtime.typing import Array
 
 Write = Callable[[slice, Array], None]
-Add = Callable[[list[Sequence[Any]], Array], None]
+Add = Callable[[Sequence[Sequence[Any]], Array], None]  # values of the columns carried along, and numbers
 
 SUFFIXES = (".npy", ".parquet", ".zarr")
-TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".npy", ".zarr", ".h5ad")
 NUMBERS_ONLY = (".npy", ".zarr")
 STALE_SECONDS = 24 * 3600.0  # a partial file without a write for this time has no writer any more
 # part of the names of partial files: a process id means something on its own machine only
 _MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
+class Assignable(Protocol):
+    """An array of the caller, to which rows are assigned: of NumPy, Zarr or HDF5."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def __setitem__(self, rows: slice, values: Array, /) -> None: ...
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """The columns of a file: those carried along, and numbers of one type."""
+
+    names: Sequence[str]  # of the numbers
+    dtype: DTypeLike = "<f8"  # of the numbers
+    rows: int | None = None  # None: known when the file is complete
+    carried: dict[str, object] = field(default_factory=dict)  # name -> Arrow or NumPy type, or None for text
+
+
+# -- the two ways in -----------------------------------------------------------------------
+
+
 @contextmanager
-def open_writer(out: Any, shape: tuple[int, int], dtype: Any, names: list[str]) -> Iterator[Write]:
+def open_writer(
+    out: str | Path | Assignable, shape: tuple[int, int], dtype: DTypeLike, names: Sequence[str]
+) -> Iterator[Write]:
     """Yield a function that writes blocks of rows in order; a file is in place once the context ends without error."""
     if not isinstance(out, str | Path):
-        yield _into_array(out, shape)
+        if getattr(out, "shape", None) != shape:
+            raise ValueError(f"out has shape {getattr(out, 'shape', None)}; the embedding has {shape}.")
+        yield out.__setitem__
         if isinstance(out, np.memmap):
             out.flush()
         return
     path = Path(out)
     if path.suffix not in SUFFIXES:
         raise ValueError(f"out={str(out)!r} must end in {', '.join(SUFFIXES)}, or be an array of shape {shape}.")
-    kind = {".npy": _npy, ".parquet": _parquet, ".zarr": _zarr}[path.suffix]
-    with replacing(path) as beside, kind(beside, shape, dtype, names) as write:
-        yield write
+    with replacing(path) as beside, WRITERS[path.suffix](beside, TableLayout(names, dtype, shape[0])) as add:
+        yield lambda block, rows: add((), rows)
+
+
+@contextmanager
+def table(out: str | Path, carried: dict[str, object], names: Sequence[str]) -> Iterator[Add]:
+    """Yield a function that adds rows to a table: values of the columns carried along, and numbers.
+
+    Parameters
+    ----------
+    out : path ending in .csv, .tsv, .parquet, .npy, .zarr or .h5ad; "-" is CSV on standard output
+        .npy and .zarr hold the numbers alone. A file appears when it is complete.
+    carried : dict
+        Names of the columns carried along, with their Arrow or NumPy type, or None for text.
+    names : sequence of str
+        Names of the columns of numbers.
+    """
+    layout = TableLayout(names, carried=carried)
+    if str(out) == "-":
+        yield _text_rows(sys.stdout, ",", layout)
+        sys.stdout.flush()
+        return
+    path = Path(out)
+    if path.suffix not in TABLE_SUFFIXES:
+        raise ValueError(
+            f"{path.name} must end in one of {', '.join(TABLE_SUFFIXES)}, or be - (CSV on standard output)."
+        )
+    if twice := set(carried) & set(names):
+        raise ValueError(
+            f"{path.name} would have two columns called {sorted(twice)[0]!r}. Rename the one of the table."
+        )
+    with replacing(path) as beside, WRITERS[path.suffix](beside, layout) as add:
+        yield add
 
 
 @contextmanager
@@ -134,56 +190,116 @@ def _settle(path: Path) -> None:
         os.close(handle)
 
 
-def _into_array(out: Any, shape: tuple[int, int]) -> Write:
-    if getattr(out, "shape", None) != shape:
-        raise ValueError(f"out has shape {getattr(out, 'shape', None)}; the embedding has {shape}.")
-
-    def write(block: slice, rows: Array) -> None:
-        out[block] = rows
-
-    return write
+# -- kinds of files ------------------------------------------------------------------------
 
 
 @contextmanager
-def _npy(path: Path, shape: tuple[int, int], dtype: Any, names: list[str]) -> Iterator[Write]:
+def _npy(path: Path, layout: TableLayout) -> Iterator[Add]:
+    count = 0
+
+    def header() -> int:
+        about = {"descr": np.lib.format.dtype_to_descr(np.dtype(layout.dtype)), "fortran_order": False}
+        # the header is padded, so that the number of rows can grow
+        np.lib.format.write_array_header_1_0(file, {**about, "shape": (count, len(layout.names))})
+        return file.tell()
+
     with open(path, "wb") as file:
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, header)
+        size = header()
 
-        def write(block: slice, rows: Array) -> None:
-            file.write(np.ascontiguousarray(rows, dtype=dtype).data)
+        def add(others: Sequence[Sequence[Any]], rows: Array) -> None:
+            nonlocal count
+            file.write(np.ascontiguousarray(rows, dtype=layout.dtype).data)
+            count += len(rows)
 
-        yield write
+        yield add
+        file.seek(0)
+        if header() != size:
+            raise AssertionError("the header of an npy file has room for the number of rows")
 
 
 @contextmanager
-def _parquet(path: Path, shape: tuple[int, int], dtype: Any, names: list[str]) -> Iterator[Write]:
+def _parquet(path: Path, layout: TableLayout) -> Iterator[Add]:
     arrow, parquet = extra("pyarrow", "io"), extra("pyarrow.parquet", "io")
-    schema = arrow.schema([(name, arrow.from_numpy_dtype(np.dtype(dtype))) for name in names])
+    fields = [(name, arrow.string() if kind is None else kind) for name, kind in layout.carried.items()]
+    fields = [(name, arrow.from_numpy_dtype(kind) if isinstance(kind, np.dtype) else kind) for name, kind in fields]
+    schema = arrow.schema([*fields, *((name, arrow.from_numpy_dtype(np.dtype(layout.dtype))) for name in layout.names)])
     with parquet.ParquetWriter(path, schema) as writer:
 
-        def write(block: slice, rows: Array) -> None:
-            columns = [np.ascontiguousarray(column, dtype=dtype) for column in rows.T]
-            writer.write_table(arrow.Table.from_arrays([arrow.array(column) for column in columns], schema=schema))
+        def add(others: Sequence[Sequence[Any]], rows: Array) -> None:
+            arrays = [arrow.array(values, type=kind) for values, (_, kind) in zip(others, fields)]
+            arrays += [arrow.array(np.ascontiguousarray(column, dtype=layout.dtype)) for column in rows.T]
+            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 
-        yield write
+        yield add
 
 
 @contextmanager
-def _zarr(path: Path, shape: tuple[int, int], dtype: Any, names: list[str]) -> Iterator[Write]:
-    chunks = (min(shape[0], max(1, (1 << 20) // shape[1])), shape[1])
-    store = extra("zarr", "io").open(str(path), mode="w", shape=shape, dtype=np.dtype(dtype), chunks=chunks)
+def _zarr(path: Path, layout: TableLayout) -> Iterator[Add]:
+    columns, at = len(layout.names), 0
+    if layout.rows is None:
+        shape, step = (0, columns), max(1, (1 << 18) // columns)
+    else:
+        shape, step = (layout.rows, columns), min(layout.rows, max(1, (1 << 20) // columns))
+    how = {"shape": shape, "dtype": np.dtype(layout.dtype), "chunks": (step, columns), "fill_value": 0}
+    store = extra("zarr", "io").open(str(path), mode="w", **how)
 
-    def write(block: slice, rows: Array) -> None:
-        store[block] = rows
+    def write(rows: Array) -> None:
+        nonlocal at
+        if layout.rows is None:
+            store.resize((at + len(rows), columns))
+        store[at : at + len(rows)] = rows
+        at += len(rows)
 
-    yield write
+    with ThreadPoolExecutor(1) as pool:  # an interrupt waits for a write that Zarr has begun: it would go on otherwise
+        yield lambda others, rows: pool.submit(write, rows).result()
+
+
+@contextmanager
+def _text(path: Path, layout: TableLayout) -> Iterator[Add]:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        yield _text_rows(file, "\t" if ".tsv" in path.suffixes else ",", layout)
+
+
+def _text_rows(file: TextIO, separator: str, layout: TableLayout) -> Add:
+    """Write the header, and return a function that adds rows."""
+    writer = csv.writer(file, delimiter=separator, lineterminator="\n")
+    writer.writerow([*layout.carried, *layout.names])
+
+    def add(others: Sequence[Sequence[Any]], rows: Array) -> None:
+        columns = [column.tolist() for column in rows.T]
+        if not np.isfinite(rows).all():
+            columns = [[None if value != value else value for value in column] for column in columns]
+        writer.writerows(zip(*others, *columns))
+
+    return add
+
+
+@contextmanager
+def _h5ad(path: Path, layout: TableLayout) -> Iterator[Add]:
+    """Yield a function that collects rows; AnnData writes a file in one call, so it is written at the end."""
+    from . import h5ad
+
+    others: list[list[Any]] = [[] for _ in layout.carried]
+    blocks: list[Array] = [np.empty((0, len(layout.names)))]
+
+    def add(more: Sequence[Sequence[Any]], rows: Array) -> None:
+        blocks.append(np.array(rows, dtype=float))
+        for column, values in zip(others, more):
+            column.extend(values)
+
+    yield add
+    h5ad.write(path, dict(zip(layout.carried, others)), np.concatenate(blocks), list(layout.names))
+
+
+WRITERS: dict[str, Callable[[Path, TableLayout], AbstractContextManager[Add]]] = {}
+WRITERS |= {".csv": _text, ".tsv": _text, ".parquet": _parquet, ".npy": _npy, ".zarr": _zarr, ".h5ad": _h5ad}
+TABLE_SUFFIXES = tuple(WRITERS)
 
 
 # -- parts written by several processes -----------------------------------------------------
 
 
-def new_zarr(path: Path, shape: tuple[int, int], dtype: Any, chunks: tuple[int, int]) -> None:
+def new_zarr(path: Path, shape: tuple[int, int], dtype: DTypeLike, chunks: tuple[int, int]) -> None:
     """Create an empty Zarr array, into which :func:`into_zarr` puts parts."""
     extra("zarr", "io").open(str(path), mode="w", shape=shape, dtype=np.dtype(dtype), chunks=chunks)
 
@@ -195,148 +311,10 @@ def into_zarr(path: str, start: int, rows: Array) -> int:
     return len(rows)
 
 
-def parquet_part(path: str, names: list[str], rows: Array) -> int:
+def parquet_part(path: str, names: Sequence[str], rows: Array) -> int:
     """Write rows as one Parquet file, which appears only when it is complete; return their number."""
     beside = f"{path}.{secrets.token_hex(4)}.part"
-    with _parquet(Path(beside), (len(rows), len(names)), rows.dtype, names) as write:
-        write(slice(0, len(rows)), rows)
+    with _parquet(Path(beside), TableLayout(names, rows.dtype)) as add:
+        add((), rows)
     os.replace(beside, path)
     return len(rows)
-
-
-# -- tables --------------------------------------------------------------------------------
-
-
-@contextmanager
-def table(out: str | Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
-    """Yield a function that adds rows to a table: values of the columns carried along, and numbers.
-
-    Parameters
-    ----------
-    out : path ending in .csv, .tsv, .parquet, .npy, .zarr or .h5ad; "-" is CSV on standard output
-        .npy and .zarr hold the numbers alone. A file appears when it is complete.
-    carried : dict
-        Names of the columns carried along, with their Arrow or NumPy type, or None for text.
-    names : list of str
-        Names of the columns of numbers.
-    """
-    if str(out) == "-":
-        with _text(sys.stdout, ",", carried, names) as add:
-            yield add
-        sys.stdout.flush()
-        return
-    path = Path(out)
-    if path.suffix not in TABLE_SUFFIXES:
-        raise ValueError(
-            f"{path.name} must end in one of {', '.join(TABLE_SUFFIXES)}, or be - (CSV on standard output)."
-        )
-    if twice := set(carried) & set(names):
-        raise ValueError(
-            f"{path.name} would have two columns called {sorted(twice)[0]!r}. Rename the one of the table."
-        )
-    kinds: dict[str, Any] = {".parquet": _arrow_table, ".npy": _npy_table, ".zarr": _zarr_table, ".h5ad": _write_h5ad}
-    with replacing(path) as beside, kinds.get(path.suffix, _text_file)(beside, carried, names) as add:
-        yield add
-
-
-@contextmanager
-def _text_file(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
-    separator = "\t" if ".tsv" in path.suffixes else ","
-    with open(path, "w", encoding="utf-8", newline="") as file, _text(file, separator, carried, names) as add:
-        yield add
-
-
-@contextmanager
-def _text(file: Any, separator: str, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
-    writer = csv.writer(file, delimiter=separator, lineterminator="\n")
-    writer.writerow([*carried, *names])
-
-    def add(others: list[Sequence[Any]], rows: Array) -> None:
-        columns = [column.tolist() for column in rows.T]
-        if not np.isfinite(rows).all():
-            columns = [[None if value != value else value for value in column] for column in columns]
-        writer.writerows(zip(*others, *columns))
-
-    yield add
-
-
-@contextmanager
-def _arrow_table(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
-    arrow, parquet = extra("pyarrow", "io"), extra("pyarrow.parquet", "io")
-    fields = [(name, _arrow_type(arrow, kind)) for name, kind in carried.items()]
-    schema = arrow.schema([*fields, *((name, arrow.float64()) for name in names)])
-    with parquet.ParquetWriter(path, schema) as writer:
-
-        def add(others: list[Sequence[Any]], rows: Array) -> None:
-            arrays = [arrow.array(values, type=kind) for values, (_, kind) in zip(others, fields)]
-            arrays += [arrow.array(np.ascontiguousarray(column)) for column in rows.T]
-            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
-
-        yield add
-
-
-def _arrow_type(arrow: Any, kind: Any) -> Any:
-    if kind is None:
-        return arrow.string()
-    return arrow.from_numpy_dtype(kind) if isinstance(kind, np.dtype) else kind
-
-
-@contextmanager
-def _npy_table(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
-    """Yield a function that adds rows to a .npy file; the header gets the number of rows at the end."""
-    count = 0
-
-    def header() -> int:
-        told = {"descr": "<f8", "fortran_order": False, "shape": (count, len(names))}
-        np.lib.format.write_array_header_1_0(file, told)  # pads the header, so that the number of rows can grow
-        return file.tell()
-
-    with open(path, "wb") as file:
-        size = header()
-
-        def add(others: list[Sequence[Any]], rows: Array) -> None:
-            nonlocal count
-            file.write(np.ascontiguousarray(rows, dtype="<f8").data)
-            count += len(rows)
-
-        yield add
-        file.seek(0)
-        if header() != size:
-            raise AssertionError("the header of an npy file has room for the number of rows")
-
-
-@contextmanager
-def _zarr_table(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
-    chunks = (max(1, (1 << 18) // len(names)), len(names))
-    store = extra("zarr", "io").open(
-        str(path), mode="w", shape=(0, len(names)), dtype=np.dtype(float), chunks=chunks, fill_value=0.0
-    )
-
-    def write(rows: Array) -> None:
-        start = store.shape[0]
-        store.resize((start + len(rows), len(names)))
-        store[start:] = rows
-
-    with ThreadPoolExecutor(1) as pool:  # an interrupt waits for a write that Zarr has begun: it would go on otherwise
-
-        def add(others: list[Sequence[Any]], rows: Array) -> None:
-            pool.submit(write, rows).result()
-
-        yield add
-
-
-@contextmanager
-def _write_h5ad(path: Path, carried: dict[str, Any], names: list[str]) -> Iterator[Add]:
-    """Yield a function that collects rows; AnnData writes a file in one call, so it is written at the end."""
-    from . import h5ad
-
-    others: list[list[Any]] = [[] for _ in carried]
-    blocks: list[Array] = [np.empty((0, len(names)))]
-
-    def add(more: list[Sequence[Any]], rows: Array) -> None:
-        blocks.append(np.array(rows, dtype=float))
-        for column, values in zip(others, more):
-            column.extend(values)
-
-    yield add
-    h5ad.write(path, dict(zip(carried, others)), np.concatenate(blocks), names)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.utils import check_random_state
 
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Seed
 from .fetched import (
     VOWELS,
     WINE_FEATURES,
@@ -32,7 +31,7 @@ _MNIST_OPENML = 554
 # -- manifolds -----------------------------------------------------------------------------
 
 
-def circle(n: int, *, random_state: Any = None, noise: float = 0.0) -> Array:
+def circle(n: int, *, random_state: Seed = None, noise: float = 0.0) -> Array:
     """Points drawn evenly from the unit circle in the plane.
 
     >>> circle(100, random_state=0).shape
@@ -42,7 +41,7 @@ def circle(n: int, *, random_state: Any = None, noise: float = 0.0) -> Array:
     return _blur(_turn(random.uniform(0, 2 * np.pi, n)), noise, random)
 
 
-def sphere(n: int, *, random_state: Any = None, noise: float = 0.0) -> Array:
+def sphere(n: int, *, random_state: Seed = None, noise: float = 0.0) -> Array:
     """Points drawn evenly from the unit sphere in space.
 
     >>> sphere(100, random_state=0).shape
@@ -53,7 +52,7 @@ def sphere(n: int, *, random_state: Any = None, noise: float = 0.0) -> Array:
     return _blur(directions / np.linalg.norm(directions, axis=1, keepdims=True), noise, random)
 
 
-def flat_torus(n: int, *, random_state: Any = None, noise: float = 0.0) -> Array:
+def flat_torus(n: int, *, random_state: Seed = None, noise: float = 0.0) -> Array:
     """Points drawn evenly from the product of two unit circles in R^4.
 
     >>> flat_torus(100, random_state=0).shape
@@ -64,7 +63,7 @@ def flat_torus(n: int, *, random_state: Any = None, noise: float = 0.0) -> Array
     return _blur(np.hstack([_turn(angles[:, 0]), _turn(angles[:, 1])]), noise, random)
 
 
-def s_curve(n: int, *, random_state: Any = None, noise: float = 0.0) -> tuple[Array, Array]:
+def s_curve(n: int, *, random_state: Seed = None, noise: float = 0.0) -> tuple[Array, Array]:
     """Points (n, 3) of an S-shaped sheet, and their coordinates (n, 2) on the flat sheet: length along the S, height.
 
     >>> X, position = s_curve(100, random_state=0)
@@ -77,7 +76,7 @@ def s_curve(n: int, *, random_state: Any = None, noise: float = 0.0) -> tuple[Ar
     return _blur(sheet, noise, random), np.column_stack([length, height])
 
 
-def swiss_roll(n: int, *, random_state: Any = None, noise: float = 0.0) -> tuple[Array, Array]:
+def swiss_roll(n: int, *, random_state: Seed = None, noise: float = 0.0) -> tuple[Array, Array]:
     """Points (n, 3) drawn evenly from a rolled sheet, and their coordinates (n, 2) on the flat sheet: length, height.
 
     >>> X, position = swiss_roll(100, random_state=0)
@@ -93,7 +92,7 @@ def swiss_roll(n: int, *, random_state: Any = None, noise: float = 0.0) -> tuple
     return _blur(sheet, noise, random), np.column_stack([_spiral_length(angle), height])
 
 
-def punched_sphere(n: int, *, random_state: Any = None, noise: float = 0.0) -> tuple[Array, Array]:
+def punched_sphere(n: int, *, random_state: Seed = None, noise: float = 0.0) -> tuple[Array, Array]:
     """Points (n, 3) of a unit sphere without its cap, denser at the rim, and their coordinates (n, 2) in a disc.
 
     Points are drawn evenly from the disc of radius 5; (u, v) goes to (a u, a v, 2 - 2 a), a = 4 / (4 + u^2 + v^2), the
@@ -110,7 +109,7 @@ def punched_sphere(n: int, *, random_state: Any = None, noise: float = 0.0) -> t
     return _blur(np.column_stack([shrink[:, None] * disc, 2 - 2 * shrink]), noise, random), disc
 
 
-def helix(n: int, *, noise: float = 0.05, random_state: Any = None) -> tuple[Array, Array]:
+def helix(n: int, *, noise: float = 0.05, random_state: Seed = None) -> tuple[Array, Array]:
     """Points of a closed curve, (cos t, sin 2t, sin 3t), and their parameters t, (n,), drawn evenly from [0, 2 pi).
 
     Lafon's curve as used by Dorado (2018), section 4.2.1. The percentile of distances chosen there is for noise 0.05.
@@ -125,7 +124,7 @@ def helix(n: int, *, noise: float = 0.05, random_state: Any = None) -> tuple[Arr
 
 
 def toroidal_helices(
-    n: int, *, coils: int = 8, noise: float = 0.0, random_state: Any = None
+    n: int, *, coils: int = 8, noise: float = 0.0, random_state: Seed = None
 ) -> tuple[Array, Array, Array]:
     """Points of two closed helices on a torus that do not meet, the helix of each point (0 or 1), and its angle phi.
 
@@ -146,7 +145,7 @@ def toroidal_helices(
 
 
 def rectangle(
-    n: int, *, sides: tuple[float, float] = (3.0, 5.0), grid: bool = False, random_state: Any = None
+    n: int, *, sides: tuple[float, float] = (3.0, 5.0), grid: bool = False, random_state: Seed = None
 ) -> Array:
     """Points of a rectangle in the plane with a corner at the origin: drawn evenly, or on a regular grid.
 
@@ -156,7 +155,8 @@ def rectangle(
     ((100, 2), (96, 2))
     """
     if not grid:
-        return check_random_state(random_state).uniform(0, sides, (n, 2))
+        points: Array = check_random_state(random_state).uniform(0, sides, (n, 2))
+        return points
     across = max(1, round(np.sqrt(n * sides[0] / sides[1])))
     counts = across, max(1, round(n / across))
     ticks = [(np.arange(count) + 0.5) * (side / count) for count, side in zip(counts, sides)]
@@ -164,7 +164,7 @@ def rectangle(
 
 
 def smooth_manifold(
-    n: int, *, dimension: int = 2, features: int = 784, manifold: int = 0, noise: float = 0.0, random_state: Any = None
+    n: int, *, dimension: int = 2, features: int = 784, manifold: int = 0, noise: float = 0.0, random_state: Seed = None
 ) -> tuple[Array, Array]:
     """Points of a bent cube in many features, and their coordinates u in the cube, drawn evenly from [0, 1]^dimension.
 
@@ -191,7 +191,7 @@ def smooth_manifold(
     return _blur(bent, noise, random), place
 
 
-def clusters_3d(n: int, *, clusters: int = 3, bridge: int = 9, random_state: Any = None) -> tuple[Array, Array]:
+def clusters_3d(n: int, *, clusters: int = 3, bridge: int = 9, random_state: Seed = None) -> tuple[Array, Array]:
     """Points of cubes in space, each joined to the next by a few points on a line, and the cube of each point.
 
     Centres are drawn from a cube of side 10; sides are sqrt(1 / 12) of the least distance between two centres. Points
@@ -218,7 +218,7 @@ def clusters_3d(n: int, *, clusters: int = 3, bridge: int = 9, random_state: Any
     return np.vstack([cubes, *lines]), np.append(label, nearer)
 
 
-def noisy_moons(n: int, *, noise: float = 0.07, random_state: Any = None) -> tuple[Array, Array]:
+def noisy_moons(n: int, *, noise: float = 0.07, random_state: Seed = None) -> tuple[Array, Array]:
     """Points of two interlocked half circles with noise, and the half circle of each point (0 or 1).
 
     >>> X, label = noisy_moons(100, random_state=0)
@@ -227,11 +227,12 @@ def noisy_moons(n: int, *, noise: float = 0.07, random_state: Any = None) -> tup
     """
     from sklearn.datasets import make_moons
 
-    return make_moons(n, noise=noise, random_state=random_state)
+    X, label = make_moons(n, noise=noise, random_state=random_state)
+    return X, label
 
 
 def blobs(
-    n: int, *, centers: int = 3, dimension: int = 2, spread: float = 1.0, random_state: Any = None
+    n: int, *, centers: int = 3, dimension: int = 2, spread: float = 1.0, random_state: Seed = None
 ) -> tuple[Array, Array]:
     """Points of Gaussian clouds around random centres, and the cloud of each point.
 
@@ -246,7 +247,7 @@ def blobs(
 
 
 def connected_clusters(
-    sizes: tuple[int, int] = (100, 400), *, noise: float = 0.04, random_state: Any = None
+    sizes: tuple[int, int] = (100, 400), *, noise: float = 0.04, random_state: Seed = None
 ) -> tuple[Array, Array]:
     """Points of two bent clusters along one curve, few where they meet, and the cluster of each point (0 or 1).
 
@@ -331,7 +332,8 @@ def _enlarged_digits() -> Array:
     digits = load_digits()
     small = digits.images[[int(np.argmax(digits.target == digit)) for digit in _ROTATED]] / 16
     large = [zoom(image, 20 / 8, order=3, mode="grid-constant", grid_mode=True) for image in small]
-    return np.clip(np.pad(large, ((0, 0), (4, 4), (4, 4))), 0, 1)
+    digits_in_28: Array = np.clip(np.pad(large, ((0, 0), (4, 4), (4, 4))), 0, 1)
+    return digits_in_28
 
 
 def _mnist_digits() -> Array:

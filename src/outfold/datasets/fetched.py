@@ -17,25 +17,14 @@ from .._runtime.typing import Array
 Place = str | os.PathLike[str] | None
 
 WINE_FILE = "wine_red/winequality-red.csv"
-WINE_FEATURES = (
-    "fixed acidity",
-    "volatile acidity",
-    "citric acid",
-    "residual sugar",
-    "chlorides",
-    "free sulfur dioxide",
-    "total sulfur dioxide",
-    "density",
-    "pH",
-    "sulphates",
-    "alcohol",
-)
+WINE_FEATURES: tuple[str, ...] = ("fixed acidity", "volatile acidity", "citric acid", "residual sugar", "chlorides")
+WINE_FEATURES += ("free sulfur dioxide", "total sulfur dioxide", "density", "pH", "sulphates", "alcohol")
 VOWELS = ("hid", "hId", "hEd", "hAd", "hYd", "had", "hOd", "hod", "hUd", "hud", "hed")
 _SPEAKERS = ["Andrew", "Bill", "David", "Mark", "Jo", "Kate", "Penny", "Rose"]  # in the order of the file's numbers
 _SPEAKERS += ["Mike", "Nick", "Rich", "Tim", "Sarah", "Sue", "Wendy"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FetchedTable:
     """The file of a table, its reader, its required shape, and its data set on OpenML."""
 
@@ -46,7 +35,7 @@ class FetchedTable:
     number: int | None = None  # OpenML's number of the data set
     take: Callable[[Bunch], Bunch] | None = None  # converts OpenML's answer to our Bunch
 
-    def fetch(self, return_X_y: bool, path: Place) -> Any:
+    def fetch(self, return_X_y: bool, path: Place) -> Bunch | tuple[Array, Array]:
         found = self.read(Path(path)) if path is not None else self._find()
         if found.data.shape != self.shape:
             raise ValueError(
@@ -157,7 +146,12 @@ def _wine(X: Array, y: Array) -> Bunch:
 
 
 _WINE = FetchedTable(
-    "red wine table", WINE_FILE, (1599, 11), _read_wine, 40691, lambda answer: _wine(answer.data, answer.target)
+    name="red wine table",
+    file=WINE_FILE,
+    shape=(1599, 11),
+    read=_read_wine,
+    number=40691,
+    take=lambda answer: _wine(answer.data, answer.target),
 )
 
 
@@ -210,7 +204,9 @@ def _take_vowel(answer: Bunch) -> Bunch:
     return _vowel(answer.data[:, features], np.array([ranks[name] for name in answer.target]), **about)
 
 
-_VOWEL = FetchedTable("vowel table", "vowel/vowel-context.data", (990, 10), _read_vowel, 307, _take_vowel)
+_VOWEL = FetchedTable(
+    name="vowel table", file="vowel/vowel-context.data", shape=(990, 10), read=_read_vowel, number=307, take=_take_vowel
+)
 
 
 # -- ionosphere ----------------------------------------------------------------------------
@@ -232,12 +228,8 @@ def fetch_ionosphere(return_X_y: bool = False, path: Place = None) -> Any:
 
 def _ionosphere(X: Array, letters: Array) -> Bunch:
     names = [f"a{k:02}" for k in range(1, X.shape[1] + 1)]
-    return Bunch(
-        data=X.astype(float),
-        target=(letters == "g").astype(int),
-        feature_names=names,
-        target_names=["bad", "good"],
-    )
+    good = (letters == "g").astype(int)
+    return Bunch(data=X.astype(float), target=good, feature_names=names, target_names=["bad", "good"])
 
 
 def _read_ionosphere(file: Path) -> Bunch:
@@ -245,13 +237,17 @@ def _read_ionosphere(file: Path) -> Bunch:
     return _ionosphere(table[:, :-1], np.where(table[:, -1] == 1, "g", "b"))
 
 
+def _take_ionosphere(answer: Bunch) -> Bunch:
+    return _ionosphere(answer.data, answer.target)
+
+
 _IONOSPHERE = FetchedTable(
-    "ionosphere table",
-    "ionosphere/ionosphere.data",
-    (351, 34),
-    _read_ionosphere,
-    59,
-    lambda answer: _ionosphere(answer.data, answer.target),
+    name="ionosphere table",
+    file="ionosphere/ionosphere.data",
+    shape=(351, 34),
+    read=_read_ionosphere,
+    number=59,
+    take=_take_ionosphere,
 )
 
 
@@ -283,7 +279,9 @@ def _read_faces(file: Path) -> Bunch:
     return Bunch(data=X, target=pose, target_names=["light", "pan", "tilt"], images=images)
 
 
-_FACES = FetchedTable("table of faces", "isomap_faces/isomap_faces_32.npz", (698, 1024), _read_faces)
+_FACES = FetchedTable(
+    name="table of faces", file="isomap_faces/isomap_faces_32.npz", shape=(698, 1024), read=_read_faces
+)
 
 
 def _read_numbers(file: Path, name: str, columns: int, words: dict[str, str] | None = None) -> Array:

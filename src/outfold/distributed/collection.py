@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Unpack
 
 from .._runtime.typing import Array
-from ..data.sources import Source
+from ..data.sources import Source, Wanted
+from ..methods.base import SpectralEstimator
 from .rows import DaskRows, DaskWeights, map_rows, rows_of, unit
+from .tasks import DaskArray
 from .transform import apply_estimator
 
 
 class DaskCollection:
     """The operations on Dask arrays and DataFrames that fits and transforms need."""
 
-    def rows(self, X: Any, *, column: bool = False) -> DaskRows:
+    def rows(self, X: object, *, column: bool = False) -> DaskRows:
         return rows_of(X, column)
 
-    def weights(self, weights: Any, rows: Source, unit: float | None = None) -> DaskWeights:
+    def weights(self, weights: object, rows: Source, unit: float | None = None) -> DaskWeights:
         assert isinstance(rows, DaskRows)
         return DaskWeights.of(weights, rows, unit)
 
-    def unit(self, weights: Any) -> float:
+    def unit(self, weights: object) -> float:
         return unit(weights)
 
-    def map(self, function: Callable[[Array], Array], X: Any, columns: int) -> Any:
+    def map(self, function: Callable[..., Array], X: object, columns: int) -> DaskArray:
         return map_rows(function, X, columns)
 
-    def transform(self, estimator: Any, X: Any, out: Any = None, **wanted: Any) -> Any:
+    def transform(
+        self, estimator: SpectralEstimator, X: object, out: str | Path | None = None, **wanted: Unpack[Wanted]
+    ) -> Any:
         return apply_estimator(estimator, X, out, **wanted)

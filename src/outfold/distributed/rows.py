@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from .._runtime.threads import Threads, one_thread
+from .._runtime.threads import one_thread
 from .._runtime.typing import Array
 from ..data import table_files, writers
 from ..data.columns import Preparation, Prepared, complete
-from ..data.sources import PartitionedRows, Source, check_rows, unit_measure
-from .tasks import IN_FLIGHT, dask_module, make_task, run_tasks, travelling, worker_threads
+from ..data.sources import Answer, Join, Measure, PartitionedRows, Source, WalkOptions, check_rows, unit_measure
+from . import tasks
+from .tasks import DaskArray, Delayed, as_array, dask_module, is_frame, make_task, run_tasks, travelling, worker_threads
 
 WAVES = 64  # waves of parts in a pass, at most; the workers join the answers of a wave, and one comes back
 PART_BYTES = 1 << 26  # bytes of a part, at most, when workers read a table file
@@ -27,41 +28,37 @@ ARITY = 4  # answers that one task joins
 # -- rows ----------------------------------------------------------------------------------
 
 
-def rows_of(X: Any, column: bool = False) -> DaskRows:
+def rows_of(X: object, column: bool = False) -> DaskRows:
     """Return the rows of a Dask array or DataFrame; unknown chunk sizes are computed."""
-    names = None
-    if column and getattr(X, "ndim", 2) == 1:
-        X = X.to_frame() if is_frame(X) else X[:, None]
-    if is_frame(X):
-        names = [str(name) for name in X.columns]
-        X = X.to_dask_array(lengths=True)
-    if not hasattr(X, "chunks") or X.ndim != 2:
+    if column and is_frame(X) and getattr(X, "ndim", 2) == 1:
+        X = X.to_frame()
+    names = [str(name) for name in X.columns] if is_frame(X) else None
+    values = as_array(X, lengths=True)
+    if column and values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2:
         raise ValueError(f"A Dask array of rows and columns is needed, or a DataFrame; got {X!r}.")
-    if X.dtype.kind not in "fiub":
-        raise ValueError(f"The Dask array holds {X.dtype}; numbers are needed. Leave other columns out.")
-    if np.isnan(X.shape[0]):
-        X = copy.copy(X)
-        X.compute_chunk_sizes()
-    return DaskRows(by_rows(X), names)
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"The Dask array holds {values.dtype}; numbers are needed. Leave other columns out.")
+    if np.isnan(values.shape[0]):
+        values = copy.copy(values)
+        values.compute_chunk_sizes()
+    return DaskRows(by_rows(values), names)
 
 
-def is_frame(X: Any) -> bool:
-    return hasattr(X, "map_partitions") and hasattr(X, "divisions")
-
-
-def by_rows(X: Any) -> Any:
+def by_rows(X: DaskArray) -> DaskArray:
     """Return X with all its columns in one chunk: chunks then split rows only."""
     return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
 
 
-def map_rows(function: Callable[[Array], Array], X: Any, columns: int) -> Any:
+def map_rows(function: Callable[..., Array], X: object, columns: int) -> DaskArray:
     """Return ``function`` of each block of rows, as a lazy Dask array of shape (n, columns)."""
-    X = by_rows(X.to_dask_array() if is_frame(X) else X)
-    chunks, meta = (X.chunks[0], (columns,)), np.empty((0, columns))
-    return X.map_blocks(_apply, travelling(function), meta, dtype=float, chunks=chunks, meta=meta)
+    values, meta = by_rows(as_array(X)), np.empty((0, columns))
+    chunks = (values.chunks[0], (columns,))
+    return values.map_blocks(_apply, travelling(function), meta, dtype=float, chunks=chunks, meta=meta)
 
 
-def _apply(rows: Any, function: Callable[[Array], Array], nothing: Array) -> Array:
+def _apply(rows: Array, function: Callable[[Array], Array], nothing: Array) -> Array:
     with one_thread():
         return function(np.ascontiguousarray(rows, dtype=float)) if len(rows) else nothing
 
@@ -70,7 +67,7 @@ def _apply(rows: Any, function: Callable[[Array], Array], nothing: Array) -> Arr
 class DaskRows(PartitionedRows):
     """The rows of a Dask array; a chunk of the array is a part."""
 
-    values: Any
+    values: DaskArray
     names: list[str] | None = None
 
     @property
@@ -78,7 +75,7 @@ class DaskRows(PartitionedRows):
         return int(self.values.shape[0]), int(self.values.shape[1])
 
     @cached_property
-    def _parts(self) -> list[tuple[slice, Any]]:
+    def _parts(self) -> list[tuple[slice, Delayed]]:
         ends = np.cumsum(self.values.chunks[0]).tolist()
         found = zip(ends, self.values.chunks[0], self.values.to_delayed()[:, 0])
         return [(slice(end - size, end), part) for end, size, part in found if size]
@@ -109,22 +106,19 @@ class DaskRows(PartitionedRows):
     def walk_pieces(
         self,
         look: Callable[..., Any],
-        join: Callable[[Any, Any], Any],
+        join: Join[Answer],
         pieces: int,
-        *,
-        measure: Any,
-        runner: Threads,
-        title: str,
-        start: int = 0,
         apart: bool = False,
-    ) -> Iterator[tuple[slice, list[Any]]]:
+        **options: Unpack[WalkOptions],
+    ) -> Iterator[tuple[slice, list[Answer]]]:
+        title, start, measure = options["title"], options.get("start", 0), options["measure"]
         parts = _from(self._parts, start)
         wave = max(worker_threads(), -(-len(parts) // WAVES))
         measure = unit_measure(len(self)) if measure is None else measure
         node, call = travelling(look), partial(_look_at, told=str(self))
         waves = []
         for at in range(0, len(parts), wave):
-            answers: list[list[Any]] = [[] for _ in range(pieces)]
+            answers: list[list[Delayed]] = [[] for _ in range(pieces)]
             for block, part in parts[at : at + wave]:
                 given = (node, part, _weight(measure, block), block.start)
                 if apart:
@@ -136,7 +130,7 @@ class DaskRows(PartitionedRows):
                     several.append(one)
             block = slice(parts[at][0].start, block.stop)
             waves.append((block, make_task(title, list, block)([_tree(join, several) for several in answers])))
-        with runner.bar(title, len(self)) as bar:
+        with options["runner"].bar(title, len(self)) as bar:
             bar.update(start)
             known = {part.key: block for block, part in parts if isinstance(part.key, tuple)}
             for (block, _), found in zip(waves, run_tasks(waves, title, known=known)):
@@ -147,7 +141,7 @@ class DaskRows(PartitionedRows):
         return f"the Dask array ({self.shape[0]} x {self.shape[1]} in {self.values.numblocks[0]} parts)"
 
 
-def _from(parts: list[tuple[slice, Any]], start: int) -> list[tuple[slice, Any]]:
+def _from(parts: list[tuple[slice, Delayed]], start: int) -> list[tuple[slice, Delayed]]:
     """Return the parts from row ``start`` on; the part that contains row ``start`` begins there."""
     found = []
     for block, part in parts:
@@ -158,11 +152,11 @@ def _from(parts: list[tuple[slice, Any]], start: int) -> list[tuple[slice, Any]]
     return found
 
 
-def _rest(rows: Any, start: int) -> Any:
+def _rest(rows: Array, start: int) -> Array:
     return rows[start:]
 
 
-def _take(rows: Any, index: Array, start: int, told: str) -> Array:
+def _take(rows: Array, index: Array, start: int, told: str) -> Array:
     chosen = np.asarray(rows)[index]
     try:
         return check_rows(chosen, start, told)
@@ -171,7 +165,9 @@ def _take(rows: Any, index: Array, start: int, told: str) -> Array:
         raise
 
 
-def _look_at(look: Any, rows: Any, weight: Any, start: int, *piece: int, told: str) -> Any:
+def _look_at(
+    look: Callable[..., Answer], rows: Array, weight: Array | float, start: int, *piece: int, told: str
+) -> Answer:
     """Check the rows of a part and return ``look`` of them. Runs on a worker, on one thread."""
     points = check_rows(rows, start, told)
     measure = np.broadcast_to(np.asarray(weight, dtype=float), len(points))
@@ -179,7 +175,7 @@ def _look_at(look: Any, rows: Any, weight: Any, start: int, *piece: int, told: s
         return look(points, measure, start, *piece)
 
 
-def _tree(join: Callable[[Any, Any], Any], answers: list[Any]) -> Any:
+def _tree(join: Join[Any], answers: list[Delayed]) -> Delayed:
     """Return one task that joins ``answers`` in order, by a tree of tasks with up to ``ARITY`` inputs."""
     while len(answers) > 1:
         groups = [answers[at : at + ARITY] for at in range(0, len(answers), ARITY)]
@@ -192,24 +188,23 @@ def _tree(join: Callable[[Any, Any], Any], answers: list[Any]) -> Any:
 # -- weights -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DaskWeights:
     """Sample weights of rows in parts, with the few methods of an array of shape (n,) that a fit calls.
 
     Whole numbers are counts and stay as they are; other weights are divided by the mean of those above 0.
     """
 
-    values: Any  # a Dask array (n,), chunked as the rows are
+    values: DaskArray  # (n,), chunked as the rows are
     unit: float  # the weights are divided by this number
     total: float  # sum of the weights after that division
     least: float  # smallest weight after that division
     able: tuple[int, ...]  # number of weights above 0 in each part
 
     @classmethod
-    def of(cls, weights: Any, rows: DaskRows, unit: float | None = None) -> DaskWeights:
+    def of(cls, sample_weight: object, rows: DaskRows, unit: float | None = None) -> DaskWeights:
         """Check the weights in one pass and divide them by ``unit`` (computed from them if None)."""
-        if hasattr(weights, "divisions"):
-            weights = weights.to_dask_array(lengths=True)
+        weights = as_array(sample_weight, lengths=True)
         if weights.ndim != 1:
             raise ValueError(f"Sample weights must be 1D array or scalar; got shape {weights.shape}.")
         if np.isnan(weights.shape[0]):
@@ -226,7 +221,13 @@ class DaskWeights:
                 "of positive weight."
             )
         unit = _unit(able, total, whole) if unit is None else unit
-        return cls(weights, unit, total.sum() / unit, least.min() / unit, tuple(able.astype(int).tolist()))
+        return cls(
+            values=weights,
+            unit=unit,
+            total=total.sum() / unit,
+            least=least.min() / unit,
+            able=tuple(able.astype(int).tolist()),
+        )
 
     def __repr__(self) -> str:
         return f"Weights of {len(self)} rows: {self.total!r} in all, {self.least!r} at the least, {self.able} above 0"
@@ -244,7 +245,7 @@ class DaskWeights:
     def min(self) -> float:
         return self.least
 
-    def __getitem__(self, at: Any) -> Array:
+    def __getitem__(self, at: Array | slice, /) -> Array:
         """Return some weights in memory: at an increasing index, or at every ``at.step``-th row of a slice."""
         return np.asarray(self.values[at].compute(), dtype=float) / self.unit
 
@@ -252,50 +253,50 @@ class DaskWeights:
         """Return the numbers of the ranks[0]-th, ranks[1]-th, ... (increasing) of the rows whose weight is above 0."""
         ends = np.cumsum(self.able)
         starts = np.cumsum((0, *self.values.chunks[0]))[:-1]
-        tasks = []
+        asked = []
         for part, able, end, start in zip(self.values.to_delayed(), self.able, ends, starts):
             a, b = np.searchsorted(ranks, [end - able, end])
             if b > a:
-                tasks.append(make_task("ranks", _rows_of_ranks)(part, ranks[a:b] - (end - able), start))
-        return np.concatenate(dask_module("base").compute(*tasks)) if tasks else np.empty(0, dtype=int)
+                asked.append(make_task("ranks", _rows_of_ranks)(part, ranks[a:b] - (end - able), start))
+        return np.concatenate(dask_module("base").compute(*asked)) if asked else np.empty(0, dtype=int)
 
-    def part(self, block: slice) -> Any:
+    def part(self, block: slice) -> Delayed:
         """Return the weights of the rows in ``block`` as a delayed array, which stays on the workers."""
-        return (self.values[block] / self.unit).to_delayed()[0]
+        part: Delayed = (self.values[block] / self.unit).to_delayed()[0]
+        return part
 
 
-def unit(weights: Any) -> float:
+def unit(weights: object) -> float:
     """Return the number that weights are divided by: 1 if all are whole numbers, else the mean of those above 0."""
-    if hasattr(weights, "divisions"):
-        weights = weights.to_dask_array()
-    return _unit(*_facts(weights)[2:])
+    return _unit(*_facts(as_array(weights))[2:])
 
 
 def _unit(able: Array, total: Array, whole: Array) -> float:
     return 1.0 if whole.all() else float(total.sum() / able.sum())
 
 
-def _facts(weights: Any) -> Array:
-    tasks = [make_task("weights", _weight_facts)(part) for part in weights.to_delayed()]
-    return np.array(dask_module("base").compute(*tasks), dtype=float).T
+def _facts(weights: DaskArray) -> Array:
+    facts = [make_task("weights", _weight_facts)(part) for part in weights.to_delayed()]
+    return np.array(dask_module("base").compute(*facts), dtype=float).T
 
 
-def _weight_facts(part: Any) -> tuple[float, ...]:
-    part = np.asarray(part, dtype=float)
+def _weight_facts(values: Array) -> tuple[float, ...]:
+    part = np.asarray(values, dtype=float)
     finite = np.isfinite(part).all()
     least = part.min(initial=np.inf) if finite else np.nan
     return finite, least, (part > 0).sum(), part.sum(), (part == np.round(part)).all()
 
 
-def _rows_of_ranks(part: Any, ranks: Array, start: int) -> Array:
+def _rows_of_ranks(part: Array, ranks: Array, start: int) -> Array:
     return start + np.flatnonzero(np.asarray(part) > 0)[ranks]
 
 
-def _weight(measure: Any, block: slice) -> Any:
+def _weight(measure: Measure, block: slice) -> Delayed | Array | float:
     """Return the weights of a part: a single number if all weights of the fit are equal."""
     if isinstance(measure, DaskWeights):
         return measure.part(block)
-    return float(measure[0]) if measure.strides == (0,) else np.array(measure[block])
+    weights = np.asarray(measure)
+    return float(weights[0]) if weights.strides == (0,) else np.array(weights[block])
 
 
 # -- files ---------------------------------------------------------------------------------
@@ -325,11 +326,11 @@ def _read(path: str, obsm: str | None, preparation: Preparation, start: int, sto
     return preparation.apply(values[complete(values)])
 
 
-def write(table: Any, path: Path, suffix: str, names: Sequence[str]) -> None:
+def write(table: DaskArray, path: Path, suffix: str, names: Sequence[str]) -> None:
     """Write a Dask array to a new Zarr array, or to a folder with one Parquet file per part."""
     if suffix == ".zarr":
         table = _even(table)
-        writers.new_zarr(path, table.shape, table.dtype, table.chunksize)
+        writers.new_zarr(path, (table.shape[0], table.shape[1]), table.dtype, table.chunksize)
     else:
         path.mkdir()
     work, start = [], 0
@@ -342,10 +343,10 @@ def write(table: Any, path: Path, suffix: str, names: Sequence[str]) -> None:
                 str(path / f"part-{number:06d}.parquet"), names, part
             )
         work.append((block, task))
-    deque(run_tasks(work, "writing", max(IN_FLIGHT, 2 * worker_threads())), maxlen=0)
+    deque(run_tasks(work, "writing", max(tasks.IN_FLIGHT, 2 * worker_threads())), maxlen=0)
 
 
-def _even(table: Any) -> Any:
+def _even(table: DaskArray) -> DaskArray:
     """Return the table in parts of equal size (except the last): no two tasks then write to one chunk of a Zarr array.
 
     The sizes of the parts are computed if they are unknown.

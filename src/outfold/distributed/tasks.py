@@ -8,27 +8,101 @@ import tempfile
 import uuid
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import Any, Protocol, TypeGuard
+
+import numpy as np
 
 from .._runtime.extras import extra
 from .._runtime.threads import available_cores
+from .._runtime.typing import Array
 from ..exceptions import ClusterError
 
 IN_FLIGHT = 4  # waves that the cluster works on at the same time
 
 
-def dask_module(module: str) -> Any:
+def dask_module(module: str) -> ModuleType:
     return extra(f"dask.{module}", "scale")
+
+
+# -- what is called on Dask's objects --------------------------------------------------------
+
+
+class Delayed(Protocol):
+    """A task: a value that is not computed yet."""
+
+    key: str | tuple[object, ...]
+
+    def compute(self) -> Any: ...
+    def __getitem__(self, at: int, /) -> Delayed: ...
+
+
+class DaskArray(Protocol):
+    """A Dask array. Sizes are NaN where they are not known."""
+
+    shape: tuple[int, ...]
+    ndim: int
+    dtype: np.dtype[Any]
+    chunks: tuple[tuple[int, ...], ...]
+    chunksize: tuple[int, int]
+    numblocks: tuple[int, ...]
+
+    def rechunk(self, chunks: object) -> DaskArray: ...
+    def to_delayed(self) -> Array: ...
+    def map_blocks(self, function: Callable[..., Array], *arguments: object, **options: object) -> DaskArray: ...
+    def compute_chunk_sizes(self) -> DaskArray: ...
+    def compute(self) -> Array: ...
+    def persist(self) -> DaskArray: ...
+    def astype(self, dtype: object) -> DaskArray: ...
+    def __getitem__(self, rows: object, /) -> DaskArray: ...
+    def __truediv__(self, unit: float, /) -> DaskArray: ...
+
+
+class DaskFrame(Protocol):
+    """A Dask DataFrame, or one column of it."""
+
+    columns: Iterable[object]
+    _meta: Any  # an empty pandas DataFrame with these columns
+
+    def to_dask_array(self, lengths: bool | None = None) -> DaskArray: ...
+    def map_partitions(self, function: Callable[..., Any], *arguments: object, meta: object) -> DaskFrame: ...
+    def to_frame(self) -> DaskFrame: ...
+    def __getitem__(self, columns: str | list[str], /) -> DaskFrame: ...
+
+
+class Client(Protocol):
+    """A client of a cluster."""
+
+    def nthreads(self) -> dict[str, int]: ...
+    def persist(self, node: Delayed) -> Delayed: ...
+    def compute(self, task: Delayed) -> Any: ...
+    def cancel(self, futures: list[Any]) -> None: ...
+
+
+def is_frame(X: object) -> TypeGuard[DaskFrame]:
+    return hasattr(X, "map_partitions") and hasattr(X, "divisions")
+
+
+def is_array(X: object) -> TypeGuard[DaskArray]:
+    return hasattr(X, "chunks") and hasattr(X, "map_blocks")
+
+
+def as_array(X: object, lengths: bool | None = None) -> DaskArray:
+    """Return a Dask array, or the values of a DataFrame; with ``lengths`` the sizes of its parts are computed."""
+    found = X.to_dask_array(lengths) if is_frame(X) else X
+    if not is_array(found):
+        raise ValueError(f"A Dask array of rows and columns is needed, or a DataFrame; got {X!r}.")
+    return found
 
 
 # -- clusters ------------------------------------------------------------------------------
 
 
 @contextmanager
-def cluster(address: str = "local", *, workers: int | None = None, memory: Any = "auto") -> Iterator[Any]:
+def cluster(address: str = "local", *, workers: int | None = None, memory: str | float = "auto") -> Iterator[Any]:
     """Yield a client of the scheduler at ``address``, or of a new local cluster that listens on the loopback only.
 
     Parameters
@@ -91,9 +165,9 @@ def _same_environment() -> Iterator[None]:
 # -- at work -------------------------------------------------------------------------------
 
 
-def client() -> Any:
+def client() -> Client | None:
     """Return the client of the cluster that Dask would use, or None if it would use threads of this process."""
-    found = getattr(dask_module("base").get_scheduler(), "__self__", None)
+    found: Client | None = getattr(dask_module("base").get_scheduler(), "__self__", None)
     return found if hasattr(found, "scheduler_info") else None
 
 
@@ -102,14 +176,14 @@ def worker_threads() -> int:
     return available_cores() if found is None else max(1, sum(found.nthreads().values()))
 
 
-def make_task(title: str, function: Callable[..., Any], rows: slice | None = None) -> Callable[..., Any]:
+def make_task(title: str, function: Callable[..., Any], rows: slice | None = None) -> Callable[..., Delayed]:
     """Return ``function`` as a delayed function whose tasks are named after ``title`` and ``rows``."""
     about = "" if rows is None else f"-rows-{rows.start}-{rows.stop - 1}"
     name = f"outfold-{title.replace(' ', '-')}{about}-{uuid.uuid4().hex}"
     return partial(dask_module("delayed").delayed(function, pure=False), dask_key_name=name)
 
 
-def travelling(value: Any) -> Any:
+def travelling(value: object) -> Delayed:
     """Return ``value`` as a node for several graphs: sent to a cluster once, and restored if its worker is lost."""
     node = make_task("value", _same)(dask_module("delayed").delayed(value, name=f"outfold-given-{uuid.uuid4().hex}"))
     found = client()
@@ -119,7 +193,7 @@ def travelling(value: Any) -> Any:
         return found.persist(node)
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> object:
     return value
 
 
@@ -132,7 +206,7 @@ def _large_graph() -> Iterator[None]:
 
 
 def run_tasks(
-    work: list[tuple[slice, Any]], title: str, most: int = IN_FLIGHT, known: dict[Any, slice] | None = None
+    work: Sequence[tuple[slice, Delayed]], title: str, most: int = IN_FLIGHT, known: dict[Any, slice] | None = None
 ) -> Iterator[Any]:
     """Yield the results of ``work`` in order, with at most ``most`` tasks on the cluster at a time.
 
@@ -187,7 +261,7 @@ def _telling(rows: slice, title: str, known: dict[Any, slice]) -> Iterator[None]
         raise
 
 
-def _rows_of(key: Any, rows: slice, known: dict[Any, slice]) -> tuple[Any, Any]:
+def _rows_of(key: object, rows: slice, known: dict[Any, slice]) -> tuple[Any, Any]:
     """Return the first and last row of the task ``key``.
 
     Tasks of Outfold have the rows in their name. A task that loads a part is looked up in ``known``; Dask may have

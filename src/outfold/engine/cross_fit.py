@@ -9,21 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
-from ..bandwidths import Fixed
-from ..data.checkpoints import Checkpoint
+from .._runtime.typing import FREE, Array
 from ..data.sources import InMemory, Source, draw_numbers
 from ..extensions import Auto, Nystrom, calibration
-from ..extensions import auto as extensions_auto
 from ..extensions.alignment import Alignment
 from ..extensions.calibration import SecondOpinion
-from ..extensions.samples import SEED, Samples
-from ..kernels import Gaussian, Named
+from ..extensions.samples import SEED, Extension, Samples
 from ..trust import Trust
 from .fit import Fit, Recipe, extend_fit, extend_model, fit_recipe
 
@@ -37,9 +33,9 @@ class Candidate:
     The error is the root mean square relative to the standard deviation of the embedding, a geometric mean over folds.
     """
 
-    extension: Any
-    error: float
-    doubt: float = 0.0  # standard error over the folds of log(its error / error of `Nystrom`)
+    extension: Extension
+    error: Annotated[float, FREE]
+    doubt: Annotated[float, FREE] = 0.0  # standard error over the folds of log(its error / error of `Nystrom`)
 
     def __str__(self) -> str:
         return f"{self.extension} {self.error:.4g}"
@@ -59,7 +55,7 @@ class Sample:
         return self.X[np.ix_(index, seen_by)] if self.given else self.X[index]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fold:
     """A fit of some rows, and the rows that were held out of it."""
 
@@ -77,14 +73,7 @@ def alone(recipe: Recipe, components: int, epsilon: float) -> Recipe:
     """
     if isinstance(recipe.wanted, str):
         recipe = replace(recipe, wanted=components)
-    kernel = None if np.isnan(epsilon) else getattr(recipe.view, "kernel", None)
-    if isinstance(kernel, Gaussian) and np.isfinite(epsilon):
-        recipe = replace(recipe, view=replace(recipe.view, kernel=replace(kernel, rule=Fixed(epsilon))))
-    elif isinstance(kernel, Named) and kernel.gamma == "auto":
-        recipe = replace(recipe, view=replace(recipe.view, kernel=replace(kernel, gamma=1 / (2 * epsilon))))
-    if hasattr(recipe.view, "checkpoint"):
-        recipe = replace(recipe, view=replace(recipe.view, checkpoint=Checkpoint()))
-    return recipe
+    return replace(recipe, view=recipe.view.alone(epsilon))
 
 
 def fit_sample(
@@ -103,8 +92,8 @@ def fit_sample(
     measure = np.array(measure[index], dtype=float)
     recipe = alone(recipe, components, epsilon)
     found = fit_recipe(InMemory(X), recipe, measure, np.random.default_rng(SEED), runner)
-    embedding: Any = found.embedding
-    return Sample(X, measure, embedding, recipe.view.given), alone(recipe, components, found.report.epsilon)
+    assert found.embedding is not None
+    return Sample(X, measure, found.embedding, recipe.view.given), alone(recipe, components, found.report.epsilon)
 
 
 def draw_sample(rows: Source, recipe: Recipe, found: Fit, most: int, runner: Threads) -> tuple[Sample, Recipe]:
@@ -134,10 +123,12 @@ def folds(sample: Sample, recipe: Recipe, count: int, runner: Threads, seed: int
         measure = sample.measure[rest]
         X = InMemory(sample.rows(rest, rest))
         found = fit_recipe(X, recipe, measure, np.random.default_rng(SEED), runner)
-        embedding: Any = found.embedding
-        alignment = align_places(found, embedding, sample.embedding[rest], measure, sample.measure.sum())
+        assert found.embedding is not None
+        alignment = align_places(found, found.embedding, sample.embedding[rest], measure, sample.measure.sum())
         seen = rest if found.columns is None else rest[found.columns]
-        yield Fold(found, held, sample.rows(held, seen), sample.embedding[held], alignment)
+        yield Fold(
+            found=found, held=held, points=sample.rows(held, seen), target=sample.embedding[held], alignment=alignment
+        )
         bar.update(len(held))
     bar.close()
 
@@ -152,7 +143,7 @@ def align_places(found: Fit, moving: Array, fixed: Array, measure: Array, total:
     return replace(motion, origin=motion.origin / shrink, scale=shrink)
 
 
-def compare(sample: Sample, recipe: Recipe, specs: Sequence[Any], count: int, runner: Threads) -> list[Candidate]:
+def compare(sample: Sample, recipe: Recipe, specs: Sequence[Extension], count: int, runner: Threads) -> list[Candidate]:
     """Return the held-out error of each extension, best first."""
     squares = []
     for fold in folds(sample, recipe, count, runner):
@@ -169,7 +160,7 @@ def _spread(values: Array, measure: Array) -> float:
     return max(float(share @ ((values - share @ values) ** 2).sum(axis=1)), np.finfo(float).tiny)
 
 
-def _rank(specs: Sequence[Any], squares: Array, spread: float) -> list[Candidate]:
+def _rank(specs: Sequence[Extension], squares: Array, spread: float) -> list[Candidate]:
     """Return the candidates, best first, from their squared errors, shape (folds, specs).
 
     Errors are geometric means over folds: in an arithmetic mean one failed fold dominates, and it favours extensions
@@ -190,7 +181,7 @@ def choose(rows: Source, recipe: Recipe, found: Fit, known: Samples, auto: Auto,
     """Return the fit with the extension of least held-out error; its report lists all candidates."""
     if recipe.view.given:
         return _note_choice(found, "extension='auto' had one choice, 'nystrom': others learn from features.")
-    specs = list(auto.candidates or extensions_auto.candidates(known))
+    specs = auto.specifications(known)
     try:
         sample, part = draw_sample(rows, recipe, found, auto.rows, runner)
         table = compare(sample, part, specs, auto.folds, runner)
@@ -207,7 +198,7 @@ def _note_choice(found: Fit, text: str) -> Fit:
 
 
 def hold_out(
-    sample: Sample, recipe: Recipe, extension: Any, count: int, runner: Threads
+    sample: Sample, recipe: Recipe, extension: Extension, count: int, runner: Threads
 ) -> Iterator[tuple[Trust, Array]]:
     """Yield the evidence on the held-out rows of each fold, and their errors."""
     for fold in folds(sample, recipe, count, runner):
@@ -218,7 +209,7 @@ def hold_out(
         yield trust, np.linalg.norm(fold.alignment(positions) - fold.target, axis=1)
 
 
-def compare_maps(known: Samples, specs: Sequence[Any], count: int, runner: Threads) -> list[Candidate]:
+def compare_maps(known: Samples, specs: Sequence[Extension], count: int, runner: Threads) -> list[Candidate]:
     """Return the held-out error of each extension of fixed values, best first; only the extension is fitted anew."""
     label = np.random.default_rng(SEED).permutation(len(known.points)) % count
     squares = []

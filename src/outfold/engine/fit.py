@@ -6,21 +6,21 @@ data -> anchors -> distances -> kernel -> normalisation -> eigenpairs -> basis
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import WHOLE, Array, Axes
 from ..bandwidths import ALL_EQUAL
 from ..data.sources import InMemory, Source
 from ..distances import LARGEST_ENTRY
-from ..extensions.samples import Samples
-from ..landmarks import AllRows, Anchors, count_positive
-from ..operators.operator import Operator
-from ..operators.problem import BuiltProblem
+from ..extensions.samples import Extension, Samples
+from ..landmarks import AllRows, Anchors, Landmarks, count_positive
+from ..operators.operator import DENSE_SOLVER_UP_TO, Normalization, Operator
+from ..operators.problem import BuiltProblem, Eigenproblem, Gathered
 from ..operators.signs import orient
-from ..solvers import Auto, Spectrum, solve
+from ..solvers import Solver, Spectrum, solve
 from .model import ExtendedModel, SpectralModel
 from .report import Report
 
@@ -28,45 +28,47 @@ from .report import Report
 MOST_PAIRS = 512
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A method with its parameters: the view (metric, graph, kernel, normalisation) and what to compute from it."""
+    """A method with its parameters: an eigenproblem and what to compute from it."""
 
     method: str
-    view: Any  # builds the eigenproblem of the anchors
+    view: Eigenproblem
     wanted: int | str | tuple[int, ...]  # n_components
-    landmarks: Any
-    solver: Any
+    landmarks: Landmarks
+    solver: Solver
     clip_to_rank: bool = False  # keep fewer components instead of raising when the rank runs out
 
     @property
     def streams(self) -> bool:
         """Whether the rows can be read in blocks, without being in memory."""
-        return getattr(self.view, "streams", False) and not isinstance(self.landmarks, AllRows)
+        return self.view.streams and not isinstance(self.landmarks, AllRows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fit:
     """The result of a fit."""
 
-    model: Any  # SpectralModel or ExtendedModel
-    anchors: Anchors
-    eigenvalues: Array
-    functions: Array  # eigenfunctions on the anchors
+    model: Annotated[SpectralModel | ExtendedModel, Axes("n d c")]
+    anchors: Annotated[Anchors, Axes("n d")]
+    eigenvalues: Annotated[Array, Axes("c")]
+    functions: Annotated[Array, Axes("n c")]  # eigenfunctions on the anchors
     # Of the training rows: anchors have their spectral coordinates, the others are extended. None: rows not in memory.
-    embedding: Array | None
-    measure: Array  # on the training rows
-    columns: Array | None  # the columns of a precomputed matrix that a row is read from
-    places: Array | None  # the spectral embedding of the anchors; None: the model embeds them exactly
+    embedding: Annotated[Array | None, Axes("r c")]
+    measure: Annotated[Array, Axes("r")]  # on the training rows
+    columns: Annotated[Array | None, Axes("k"), WHOLE]  # the columns of a precomputed matrix that a row is read from
+    places: Annotated[
+        Array | None, Axes("n c")
+    ]  # the spectral embedding of the anchors; None: the model embeds them exactly
     unit_columns: bool  # coordinates have length 1 over the training rows, so they shrink as rows are added
     report: Report
-    gathered: Any = None  # further results: `PassSums` if the fit can be updated, `Placement` of PHATE
+    gathered: Gathered | None = None  # further results: `PassSums` if the fit can be updated, `Placement` of PHATE
 
-    def samples(self, view: Any, runner: Threads) -> Samples:
+    def samples(self, view: Eigenproblem, runner: Threads) -> Samples:
         """Return the anchors with their embedding, to which an extension is fitted."""
         points = self.anchors.points
         places = self.model.embed(points, runner) if self.places is None else self.places
-        return Samples.of(points, places, self.anchors.measure, getattr(view, "metric", None), self.model)
+        return Samples.of(points, places, self.anchors.measure, view.feature_metric, self.model)
 
 
 def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
@@ -90,39 +92,35 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
         functions *= orient(
             functions, operator.stationary / operator.stationary.sum(), None if view.given else anchors.points
         )
-        model = SpectralModel(
-            normalization.rule(operator, problem.geometry, problem.kernel, eigenvalues),
-            normalization.basis(functions, eigenvalues),
-            normalization.scale(eigenvalues),
-            problem.reference,
-        )
+        basis, scale = normalization.basis(functions, eigenvalues), normalization.scale(eigenvalues)
+        model = SpectralModel(problem.rule.at(eigenvalues), basis, scale, problem.reference)
         negative = normalization.negative_mass(operator, spectrum.values, spectrum.vectors)
     embedding, gap = _training_embedding(rows, problem, model, runner)
     report = report_on(rows, recipe, problem, spectrum, kept, negative, gap)
-    order = np.arange(len(functions)) if anchors.index is None else np.argsort(anchors.index)
-    places = None if model.scale is None else model.places[order]
+    order = problem.order
     return Fit(
-        model,
-        anchors.at(order),
-        eigenvalues,
-        functions[order],
-        embedding,
-        measure,
-        problem.columns,
-        places,
-        normalization.unit_columns,
-        report,
-        problem.gathered,
+        model=model,
+        anchors=anchors.at(order),
+        eigenvalues=eigenvalues,
+        functions=functions[order],
+        embedding=embedding,
+        measure=measure,
+        columns=problem.columns,
+        places=None if model.scale is None else model.places[order],
+        unit_columns=normalization.unit_columns,
+        report=report,
+        gathered=problem.gathered,
     )
 
 
-def extend_model(known: Samples, extension: Any, runner: Threads) -> SpectralModel | ExtendedModel:
+def extend_model(known: Samples, extension: Extension, runner: Threads) -> SpectralModel | ExtendedModel:
     """Return the model with this extension; the spectral model itself if the extension is the method's own rule."""
     function = extension.fit(known, runner)
-    return function if function is known.model else ExtendedModel(known.model, function)
+    assert isinstance(known.model, SpectralModel)
+    return known.model if function is known.model else ExtendedModel(known.model, function)
 
 
-def extend_fit(found: Fit, rows: Source, known: Samples, extension: Any, runner: Threads) -> Fit:
+def extend_fit(found: Fit, rows: Source, known: Samples, extension: Extension, runner: Threads) -> Fit:
     """Return the same fit with this extension to new points."""
     model = extend_model(known, extension, runner)
     if not isinstance(model, ExtendedModel):
@@ -135,7 +133,7 @@ def extend_fit(found: Fit, rows: Source, known: Samples, extension: Any, runner:
         if index is not None:
             embedding[index] = spectral[index]
     size = max(float(np.abs(known.values).max()), np.finfo(float).tiny)
-    amplification = max(1.0, getattr(model.extension, "amplification", 1.0) / size)
+    amplification = max(1.0, model.extension.amplification / size)
     report = replace(found.report, extension=str(extension), extension_gap=gap, amplification=amplification)
     return replace(found, model=model, embedding=embedding, report=report)
 
@@ -153,22 +151,22 @@ def check_points(points: Array) -> None:
         raise ValueError(f"Squared distances overflow: the data reaches {largest:.1e}. Rescale the features.")
 
 
-def _check_count(wanted: Any, n: int) -> None:
+def _check_count(wanted: int | str | tuple[int, ...], n: int) -> None:
     most = max(wanted) if isinstance(wanted, tuple) else wanted
-    if most != "auto" and most >= n:
+    if not isinstance(most, str) and most >= n:
         raise ValueError(
             f"n_components={wanted} needs more than {most} anchors, but there are n = {n}: n points have at "
             f"most n - 1 = {n - 1} non-trivial coordinates."
         )
 
 
-def _select(operator: Operator, normalization: Any, recipe: Recipe) -> tuple[Spectrum, Array]:
+def _select(operator: Operator, normalization: Normalization, recipe: Recipe) -> tuple[Spectrum, Array]:
     """Compute the wanted eigenpairs and one more (for the gap). Returns the spectrum and the indices of the wanted."""
     n, skip, wanted = operator.size, normalization.skip, recipe.wanted
     if not isinstance(wanted, str):
         kept = np.array(wanted if isinstance(wanted, tuple) else range(1, wanted + 1)) - 1 + skip
         return solve(operator, recipe.solver, min(n, kept.max() + 2)), kept
-    count = n if n <= Auto.dense_up_to else 32
+    count = n if n <= DENSE_SOLVER_UP_TO else 32
     while True:
         spectrum = solve(operator, recipe.solver, min(n, count))
         chosen = normalization.dimension(operator, spectrum.values[skip:])
@@ -231,7 +229,7 @@ def report_on(
         multiplicity=max(operator.trivial_among(values), operator.parts.count),
         residual=float(relative.max(initial=0.0)),
         gap=float(size[kept.max()] - size[after]) if after < len(values) else float("nan"),
-        trace=float(operator.diagonal().sum()) if operator.kind == "markov" else float("nan"),
+        trace=operator.trace(),
         negative_mass=negative,
         amplification=float(max(1.0, problem.normalization.amplification(values[kept]))),
         extension_gap=gap,
@@ -248,7 +246,7 @@ def _concerns(report: Report, values: Array, problem: BuiltProblem, recipe: Reci
             "the trivial one. Coordinates may be off by as much; try solver='shift_invert'."
         )
     n = report.n_anchors
-    solved = n if n <= Auto.dense_up_to else min(n, MOST_PAIRS)
+    solved = n if n <= DENSE_SOLVER_UP_TO else min(n, MOST_PAIRS)
     if recipe.wanted == "auto" and len(values) == solved - problem.normalization.skip:
         found.append(
             f"n_components='auto' did not see the spectrum decay below 0.1 within {solved} eigenpairs; all "

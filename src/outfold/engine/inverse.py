@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import FREE, POSITIVE, Array, Axes
 from ..extensions import Auto
-from ..extensions import auto as extensions_auto
-from ..extensions.samples import Samples
+from ..extensions.samples import Extension, FittedExtension, Samples
 from . import cross_fit
 
 SAMPLES_UP_TO = 10_000  # the inverse is fitted to a random sample of this size if there are more samples
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InverseModel:
     """Features as a function of coordinates.
 
@@ -25,14 +24,14 @@ class InverseModel:
     round trip: root mean square of x - inverse(embedding of x), relative to the standard deviation of the features.
     """
 
-    model: Any
-    scale: Array
-    error: float
-    extension: Any
+    model: Annotated[FittedExtension, Axes("d c")]
+    scale: Annotated[Array, Axes("d"), POSITIVE]
+    error: Annotated[float, FREE]
+    extension: Extension | str
     candidates: tuple[cross_fit.Candidate, ...]
 
     @classmethod
-    def of(cls, embedded: Samples, spec: Any, runner: Threads) -> InverseModel:
+    def of(cls, embedded: Samples, spec: Extension | Auto, runner: Threads) -> InverseModel:
         """Fit the inverse to points and their embedding, with the best candidate of ``spec``."""
         embedded = embedded.part(embedded.centres(SAMPLES_UP_TO))
         positions, measure = embedded.values, embedded.measure
@@ -41,10 +40,17 @@ class InverseModel:
         scale = np.where(scale > 0, scale, 1.0)
         known = Samples.of(positions / scale, embedded.points, measure)
         auto = spec if isinstance(spec, Auto) else Auto(folds=3, candidates=(spec,))
-        specs = list(auto.candidates or extensions_auto.candidates(known, inverse=True))
+        specs = auto.specifications(known, inverse=True)
         table = cross_fit.compare_maps(known, specs, min(auto.folds, len(known.points)), runner)
         best = table[0]
-        return cls(best.extension.fit(known, runner), scale, best.error, best.extension, tuple(table))
+        return cls(
+            model=best.extension.fit(known, runner),
+            scale=scale,
+            error=best.error,
+            extension=best.extension,
+            candidates=tuple(table),
+        )
 
     def embed(self, Z: Array, runner: Threads) -> Array:
-        return self.model.embed(np.asarray(Z, dtype=float) / self.scale, runner)
+        result: Array = self.model.embed(np.asarray(Z, dtype=float) / self.scale, runner)
+        return result

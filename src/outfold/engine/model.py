@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array
-from ..operators.operator import Rows
+from .._runtime.typing import Array, Axes
+from ..extensions.samples import FittedExtension, RowModel
+from ..operators.operator import RowRule
 from ..operators.problem import NeighborLists
 from ..trust import Reference, Trust
 
 
 @dataclass(frozen=True)
-class SpectralModel:
+class SpectralModel(RowModel):
     """The row rule over the anchors, and a basis: a point x has the embedding ``rule.rows(x) @ basis``."""
 
-    rule: Any
-    basis: Array  # (anchors, components)
-    scale: Array | None  # (components,): see ``places``; None: `rule.rows` embeds the anchors exactly
+    rule: Annotated[RowRule, Axes("n d c")]
+    basis: Annotated[Array, Axes("n c")]  # (anchors, components)
+    scale: Annotated[
+        Array | None, Axes("c")
+    ]  # (components,): see ``places``; None: `rule.rows` embeds the anchors exactly
     reference: Reference
 
     def embed(self, Z: Array, runner: Threads) -> Array:
@@ -39,18 +42,15 @@ class SpectralModel:
         embedding = np.empty((len(Z), self.basis.shape[1]))
         log_mass = np.empty(len(Z))
         blocks = row_blocks(len(Z), self.rule.row_entries)
-        geometry = self.rule.geometry
-        many = len(blocks) > 1 and hasattr(geometry, "arrange")
-        order = geometry.arrange(np.asarray(Z, dtype=float), runner) if many else None
+        order = self.rule.arrange(np.asarray(Z, dtype=float), runner) if len(blocks) > 1 else None
         if kept is not None:
             order = kept.order
 
         def fill(block: slice) -> None:
-            at: Any = block if order is None else order[block]
+            at: slice | Array = block if order is None else order[block]
             points = np.ascontiguousarray(Z[at], dtype=float)
             with np.errstate(over="ignore", invalid="ignore"):
-                seen = () if kept is None else (kept.block(block, points, geometry.distances),)
-                rows: Rows = self.rule.rows(points, *seen)
+                rows = self.rule.rows(points, None if kept is None else kept.block(block, points))
                 values, mass = rows @ self.basis, rows.log_mass
             beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))
             if len(beyond):  # where the row overflows, take the embedding of the nearest anchor
@@ -64,32 +64,45 @@ class SpectralModel:
     @property
     def places(self) -> Array:
         """The embedding of the anchors as the eigenproblem gives it: basis * scale, times the rule's root."""
-        root = getattr(self.rule, "root", None)
-        values = self.basis * self.scale
-        return values if root is None else values * root[:, None]
+        roots = self.rule.roots
+        values: Array = self.basis * self.scale
+        return values if roots is None else values * roots[:, None]
 
     def nearest(self, Z: Array) -> Array:
         """The embedding of each point's nearest anchor."""
-        at = self.rule.geometry.nearest(np.asarray(Z, dtype=float))
-        if self.scale is None:
-            return self.rule.rows(self.rule.geometry.anchors[at]) @ self.basis
-        return self.places[at]
+        Z = np.asarray(Z, dtype=float)
+        nearest: Array = (
+            self.rule.at_nearest(Z) @ self.basis if self.scale is None else self.places[self.rule.nearest(Z)]
+        )
+        return nearest
 
 
 @dataclass(frozen=True)
-class ExtendedModel:
+class ExtendedModel(RowModel):
     """A spectral model whose embedding is extended to new points by another function than ``rule.rows``."""
 
-    spectral: SpectralModel
-    extension: Any  # a fitted extension, with `embed(Z, runner)`
+    spectral: Annotated[SpectralModel, Axes("n d c")]
+    extension: Annotated[FittedExtension, Axes("d c")]
 
     @property
-    def rule(self) -> Any:
+    def batchwise(self) -> bool:
+        return self.extension.batchwise
+
+    @property
+    def rule(self) -> RowRule:
         return self.spectral.rule
 
     @property
     def basis(self) -> Array:
         return self.spectral.basis
+
+    @property
+    def places(self) -> Array:
+        return self.spectral.places
+
+    @property
+    def reference(self) -> Reference:
+        return self.spectral.reference
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         return self.look(Z, runner)[0]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from .._runtime.typing import FREE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Drift:
     """The changes by the last update."""
 
@@ -14,9 +16,13 @@ class Drift:
     rows: int  #: new rows in the last update
     landmarks: int  #: landmarks added by the last update
     exact: bool  #: whether all rows, old and new, were passed over again
-    moved: float  #: root mean squared displacement of the old landmarks, relative to their standard deviation
-    moved_since_fit: float  #: the same since the fit, over the landmarks of the fit
-    eigenvalues: float  #: largest change of a selected eigenvalue, relative to its distance from the trivial one
+    moved: Annotated[
+        float, FREE
+    ]  #: root mean squared displacement of the old landmarks, relative to their standard deviation
+    moved_since_fit: Annotated[float, FREE]  #: the same since the fit, over the landmarks of the fit
+    eigenvalues: Annotated[
+        float, FREE
+    ]  #: largest change of a selected eigenvalue, relative to its distance from the trivial one
 
     def __str__(self) -> str:
         return (
@@ -26,7 +32,7 @@ class Drift:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """Facts of one fit. Print it."""
 
@@ -35,22 +41,26 @@ class Report:
     n_features: int
     n_anchors: int
     edges: str  #: which pairs of anchors the graph connects
-    degree: float  #: mean number of anchors in a row
-    epsilon: float  #: bandwidth; NaN if the kernel has none
+    degree: Annotated[float, FREE]  #: mean number of anchors in a row
+    epsilon: Annotated[float, FREE]  #: bandwidth; NaN if the kernel has none
     bandwidth: str
-    dimension: float | None
+    dimension: Annotated[float | None, FREE]
     solver: str
     solver_why: str
     n_components: int
     components: int  #: number of connected components of the graph
     component_sizes: tuple[int, ...]
     multiplicity: int  #: of the trivial eigenvalue
-    residual: float  #: largest residual over the distance of its eigenvalue from the trivial one
-    gap: float  #: last selected eigenvalue minus the next; NaN if the next was not computed
-    trace: float
-    negative_mass: float  #: negative part of ``sum |lambda|``: of all pairs for centred kernels, else of the computed
-    amplification: float  #: how much the row rule magnifies rounding, at least 1 (max lambda^(t-1) for diffusion)
-    extension_gap: float  #: largest ``|transform - spectral embedding|`` over a sample of the anchors
+    residual: Annotated[float, FREE]  #: largest residual over the distance of its eigenvalue from the trivial one
+    gap: Annotated[float, FREE]  #: last selected eigenvalue minus the next; NaN if the next was not computed
+    trace: Annotated[float, FREE]
+    negative_mass: Annotated[
+        float, FREE
+    ]  #: negative part of ``sum |lambda|``: of all pairs for centred kernels, else of the computed
+    amplification: Annotated[
+        float, FREE
+    ]  #: how much the row rule magnifies rounding, at least 1 (max lambda^(t-1) for diffusion)
+    extension_gap: Annotated[float, FREE]  #: largest ``|transform - spectral embedding|`` over a sample of the anchors
     extension: str = "nystrom"
     candidates: tuple[Any, ...] = field(default=(), repr=False)  #: extensions that "auto" compared, best first
     warnings: tuple[str, ...] = field(default=())
@@ -90,21 +100,3 @@ class Report:
         rows += [("note", text) for text in self.warnings]
         width = max(len(name) for name, _ in rows)
         return "\n".join([self.method, *(f"  {name:<{width}}  {value}" for name, value in rows)])
-
-    def too_wide(self, largest: float) -> list[str]:
-        """Return a warning if the largest selected eigenvalue of a Markov operator is below 0.05, else nothing."""
-        if largest >= 0.05:
-            return []
-        return [
-            f"epsilon={self.epsilon:.3g} looks too large: the largest kept eigenvalue is {largest:.2g}, so all rows "
-            "look alike. Try a smaller epsilon or epsilon='auto'."
-        ]
-
-    def describe_amplification(self) -> list[str]:
-        """Return a warning if transform divides by so small an eigenvalue that rounding grows by more than 1e5."""
-        if self.amplification <= 1e5:
-            return []
-        return [
-            f"The smallest kept eigenvalue magnifies rounding by {self.amplification:.1e} in transform. Keep fewer "
-            "components or use t >= 1."
-        ]

@@ -16,25 +16,30 @@ computed but interpolated: w(x, y) = sum_a w(x, a) b_a, b >= 0 by least squares 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment, nnls
-from scipy.sparse import block_array, csr_array, issparse
+from scipy.sparse import block_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from .. import neighbors
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Axes, Matrix, Weights
 from ..data.sources import Source, unit_measure
 from ..data.weights import measure_on, weight_unit
+from ..distances import Distances
+from ..graphs import Union
 from ..graphs.fitted import DenseGraph
+from ..graphs.protocols import Geometry
 from ..landmarks import Anchors, Points
-from ..operators.landmark_diffusion import LandmarkDiffusion, NearestLandmarks, PassSums
-from ..operators.landmark_passes import Passes
-from ..operators.operator import Operator, scale_both_sides
+from ..operators.landmark_diffusion import LandmarkDiffusion, PassSums
+from ..operators.landmark_passes import NearestLandmarks, Passes
+from ..operators.markov import MarkovRule
+from ..operators.operator import MarkovOperator, Operator, RowRule, scale_both_sides
 from ..operators.problem import BuiltProblem
 from ..solvers import solve
+from ..trust import Reference
 from .fit import Fit, Recipe, report_on
 from .model import ExtendedModel, SpectralModel
 from .report import Drift
@@ -49,33 +54,57 @@ SAME = 0.1  # an unwanted eigenvalue this close to a wanted one may have changed
 STREAMED_ROWS = 1 << 17  # rows read in one block
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class UpdateState:
     """The data that an updatable model stores between updates."""
 
-    found: Fit  # without embedding and measure of its rows
+    found: Annotated[Fit, Axes("n d c")]  # without embedding and measure of its rows
     wanted: tuple[int, ...]  # numbers of the selected eigenpairs; 1 is the first non-trivial one
-    first: Array  # embedding of the landmarks at the fit; later landmarks are appended after them
-    start: Array  # eigenfunctions on the landmarks from which the solver of the next update starts
+    first: Annotated[
+        Array, Axes("l c")
+    ]  # embedding of the landmarks at the fit; later landmarks are appended after them
+    start: Annotated[
+        Array, Axes("n e")
+    ]  # eigenfunctions on the landmarks from which the solver of the next update starts
     unit: float = 1.0  # divisor of the sample weights
 
     @property
     def gathered(self) -> PassSums:
-        return self.found.gathered
+        return sums_of(self.found)
 
     def recipe(self, recipe: Recipe) -> Recipe:
         """Return the recipe of the fit with the memory limit and the solver of ``recipe``."""
-        view = replace(self.gathered.view, memory=recipe.view.memory)
-        points = self.found.model.rule.geometry.anchors
+        limits = recipe.view.long_run
+        view = self.gathered.view if limits is None else self.gathered.view.within(limits.memory)
+        points = rule_of(self.found).geometry.anchors
         return replace(recipe, view=view, wanted=self.wanted, landmarks=Points(points))
 
 
-def begin(found: Fit, wanted: Any, runner: Threads) -> UpdateState:
+def sums_of(found: Fit) -> PassSums:
+    """Return the stored sums of an updatable fit."""
+    assert isinstance(found.gathered, PassSums)
+    return found.gathered
+
+
+def rule_of(found: Fit) -> MarkovRule:
+    """Return the row rule of a landmark fit."""
+    assert isinstance(found.model.rule, MarkovRule)
+    return found.model.rule
+
+
+def distances_of(geometry: Geometry) -> Distances:
+    """Return the distances to the landmarks."""
+    assert isinstance(geometry, NearestLandmarks | DenseGraph)
+    assert isinstance(geometry.distances, Distances)
+    return geometry.distances
+
+
+def begin(found: Fit, wanted: int | str | tuple[int, ...], runner: Threads) -> UpdateState:
     """Return the state, for later updates, of a model that was just fitted."""
     model = found.model.spectral if isinstance(found.model, ExtendedModel) else found.model
-    found, places = replace(found, model=model), model.embed(model.rule.geometry.anchors, runner)
+    found, places = replace(found, model=model), model.embed(rule_of(found).geometry.anchors, runner)
     pairs = wanted if isinstance(wanted, tuple) else tuple(range(1, model.basis.shape[1] + 1))
-    return UpdateState(_alone(found), pairs, places, model.basis)
+    return UpdateState(found=_alone(found), wanted=pairs, first=places, start=model.basis)
 
 
 def _alone(found: Fit) -> Fit:
@@ -83,7 +112,7 @@ def _alone(found: Fit) -> Fit:
 
 
 def update(
-    past: UpdateState, recipe: Recipe, rows: list[Source], sample_weight: Any, runner: Threads
+    past: UpdateState, recipe: Recipe, rows: list[Source], sample_weight: Weights, runner: Threads
 ) -> tuple[Fit, UpdateState]:
     """Return the fit updated by new rows, aligned to the old coordinates, and the state for the next update.
 
@@ -99,18 +128,19 @@ def update(
         )
     with runner.blas():
         own = unit_measure(len(new)) if exact else measure
-        points, which = _new_landmarks(past.gathered, old.model, new, own, runner)
-        anchors = _anchors(past.gathered, old.model.rule.geometry.anchors, points, which)
+        points, which = _new_landmarks(old, new, own, runner)
+        anchors = _anchors(past.gathered, rule_of(old).geometry.anchors, points, which)
         sums = _repeat_sums if exact else _continue_sums
+        assert isinstance(recipe.view, LandmarkDiffusion)
         problem = sums(recipe.view, old, rows[-1], measure, anchors, runner)
         problem = replace(problem, operator=_with_guess(problem.operator, old.model.rule, past.start, points))
         found, start = _solve(recipe, problem, old, new)
     drift = replace(_drift(past, found, runner), rows=len(new), landmarks=len(points), exact=exact)
-    found = replace(found, report=replace(found.report, n_samples=problem.gathered.rows, drift=drift))
+    found = replace(found, report=replace(found.report, n_samples=sums_of(found).rows, drift=drift))
     return found, replace(past, found=found, start=start)
 
 
-def _with_guess(operator: Operator, rule: Any, values: Array, added: Array) -> Operator:
+def _with_guess(operator: Operator, rule: RowRule, values: Array, added: Array) -> Operator:
     """Return the operator with a starting guess: the old eigenfunctions, extended to added landmarks by ``rule``."""
     if len(added):
         values = np.vstack([values, rule.rows(added) @ values])
@@ -120,18 +150,17 @@ def _with_guess(operator: Operator, rule: Any, values: Array, added: Array) -> O
 # -- landmarks -----------------------------------------------------------------------------
 
 
-def _new_landmarks(
-    gathered: PassSums, model: SpectralModel, rows: Source, measure: Array, runner: Threads
-) -> tuple[Array, Array]:
+def _new_landmarks(old: Fit, rows: Source, measure: Array, runner: Threads) -> tuple[Array, Array]:
     """Return the rows that become landmarks, and their indices.
 
     Candidates are rows of little support with a kernel mass of at least ``CROWD`` of such rows around them. The
     candidate farthest from all landmarks is added first, until every candidate has about a third (1/e) of the typical
     kernel mass. At most, the number of landmarks doubles.
     """
+    gathered, rule, typical = sums_of(old), rule_of(old), old.model.reference.typical
     found, mass = [], []
     for block, points in rows.blocks(STREAMED_ROWS):
-        log_mass = model.evidence(points, runner).support + model.reference.typical
+        log_mass = old.model.evidence(points, runner).support + typical
         low = np.flatnonzero((log_mass < gathered.low) & (measure[block] > 0))
         found.append(block.start + low)
         mass.append(log_mass[low])
@@ -139,24 +168,23 @@ def _new_landmarks(
     some = np.unique(np.linspace(0, len(which) - 1, min(len(which), CANDIDATE_ROWS)).astype(int))
     which, mass_of = which[some], mass_of[some]
     points = rows.take(which)
-    count, kernel = len(gathered.seen), model.rule.kernel
-    distances = replace(model.rule.geometry.distances, anchors=points)
+    count, distances = len(gathered.seen), distances_of(rule.geometry).to(points)
     crowd = np.zeros(len(points))
     for part in row_blocks(len(points), len(points)):
-        crowd[part] = kernel.affinity(distances.cross(points[part])) @ measure[which]
+        crowd[part] = rule.kernel.affinity(distances.cross(points[part])) @ measure[which]
     able = crowd >= min(CROWD, gathered.total / count)
     which, points, mass_of = which[able], points[able], mass_of[able]
-    picked = _farthest(points, mass_of, model, np.exp(model.reference.typical - 1), count)
+    picked = _farthest(points, mass_of, rule, np.exp(typical - 1), count)
     return points[picked], which[picked]
 
 
-def _farthest(points: Array, mass: Array, model: SpectralModel, enough: float, most: int) -> Array:
+def _farthest(points: Array, mass: Array, rule: MarkovRule, enough: float, most: int) -> Array:
     """Return increasing indices of points, selected by farthest point until all have kernel mass ``enough``."""
-    distances, picked = model.rule.geometry.distances, list[int]()
+    distances, picked = distances_of(rule.geometry), list[int]()
     squared = np.empty(len(points))
     for part in row_blocks(len(points), len(distances.anchors)):
         squared[part] = distances.cross(points[part]).min(axis=1)
-    among = replace(distances, anchors=points)
+    among = distances.to(points)
     while len(picked) < most and (mass < enough).any():
         at = int(np.where(mass < enough, squared, -1.0).argmax())
         if at in picked:  # the remaining candidates are copies of selected points
@@ -164,7 +192,7 @@ def _farthest(points: Array, mass: Array, model: SpectralModel, enough: float, m
         picked.append(at)
         to = among.cross(points[[at]])[0]
         squared = np.minimum(squared, to)
-        mass = mass + model.rule.kernel.affinity(to)
+        mass = mass + rule.kernel.affinity(to)
     return np.sort(np.array(picked, dtype=int))
 
 
@@ -173,14 +201,19 @@ def _anchors(gathered: PassSums, old: Array, points: Array, which: Array) -> Anc
     return Anchors(np.vstack([old, points]), index, np.ones(len(old) + len(points)))
 
 
-def _wider(geometry: Any, kernel: Any, points: Array, edges: Any) -> Any:
-    """Return the geometry over more landmarks, with the same metric and kind of search."""
-    if len(points) == len(geometry.anchors):
-        return geometry
-    distances = replace(geometry.distances, anchors=np.ascontiguousarray(points))
-    if isinstance(geometry, NearestLandmarks):
-        return replace(geometry, search=neighbors.build(distances, edges.search))
-    return DenseGraph(distances, np.ones(len(points)), slack=kernel.slack)
+def _passes(
+    view: LandmarkDiffusion, rule: MarkovRule, rows: Source, measure: Array, points: Array, runner: Threads
+) -> Passes:
+    """Return the passes over the rows, with a geometry over more landmarks of the same metric and kind of search."""
+    geometry = rule.geometry
+    if len(points) > len(geometry.anchors):
+        distances = distances_of(geometry).to(np.ascontiguousarray(points))
+        if isinstance(geometry, NearestLandmarks):
+            assert isinstance(view.edges, Union)
+            geometry = replace(geometry, search=neighbors.build(distances, view.edges.search))
+        else:
+            geometry = DenseGraph(distances=distances, measure=np.ones(len(points)), slack=rule.kernel.slack)
+    return view.passes(rows, measure, geometry, rule.kernel, runner)
 
 
 # -- sums over rows ------------------------------------------------------------------------
@@ -190,10 +223,8 @@ def _continue_sums(
     view: LandmarkDiffusion, old: Fit, rows: Source, measure: Array, anchors: Anchors, runner: Threads
 ) -> BuiltProblem:
     """Return the eigenproblem of old and new rows, from the stored sums over the old rows."""
-    gathered, rule, before = old.gathered, old.model.rule, old.model.reference
-    passes = view.passes(
-        rows, measure, _wider(rule.geometry, rule.kernel, anchors.points, view.edges), rule.kernel, runner
-    )
+    gathered, rule, before = sums_of(old), rule_of(old), old.model.reference
+    passes = _passes(view, rule, rows, measure, anchors.points, runner)
     more, reference, degree = passes.first()
     H, seen = gathered.gram, gathered.seen
     if len(more) > len(seen):
@@ -209,7 +240,15 @@ def _continue_sums(
     share = gathered.total / total
     typical = share * before.typical + (1 - share) * reference.typical
     degree = (gathered.rows * old.report.degree + len(rows) * degree) / count
-    gathered = PassSums(view, H.copy(), seen + more, total, count, gathered.low, anchors.index)
+    gathered = PassSums(
+        view=view,
+        gram=H.copy(),
+        seen=seen + more,
+        total=total,
+        rows=count,
+        low=gathered.low,
+        index=anchors.index,
+    )
     operator = passes.operator(H, seen + more, omega, pace)
     return _problem(passes, gathered, operator, old, anchors, replace(before, typical=typical), degree)
 
@@ -218,10 +257,7 @@ def _repeat_sums(
     view: LandmarkDiffusion, old: Fit, rows: Source, measure: Array, anchors: Anchors, runner: Threads
 ) -> BuiltProblem:
     """Return the eigenproblem of all rows, from new passes over all of them."""
-    rule = old.model.rule
-    passes = view.passes(
-        rows, measure, _wider(rule.geometry, rule.kernel, anchors.points, view.edges), rule.kernel, runner
-    )
+    passes = _passes(view, rule_of(old), rows, measure, anchors.points, runner)
     seen, reference, degree = passes.first()
     if not (seen > 0).all():
         raise ValueError(
@@ -231,22 +267,35 @@ def _repeat_sums(
     total = float(measure.sum())
     omega, pace = passes.correction(seen, view.alpha, total)
     H = passes.second(omega * seen)
-    gathered = PassSums(view, H.copy(), seen, total, len(rows), passes.low, anchors.index)
+    gathered = PassSums(
+        view=view,
+        gram=H.copy(),
+        seen=seen,
+        total=total,
+        rows=len(rows),
+        low=passes.low,
+        index=anchors.index,
+    )
     operator = passes.operator(H, seen, omega, pace)
     return _problem(passes, gathered, operator, old, anchors, reference, degree)
 
 
 def _problem(
-    passes: Passes, gathered: PassSums, operator: Operator, old: Fit, anchors: Anchors, reference: Any, degree: float
+    passes: Passes,
+    gathered: PassSums,
+    operator: MarkovOperator,
+    old: Fit,
+    anchors: Anchors,
+    reference: Reference,
+    degree: float,
 ) -> BuiltProblem:
+    normalization = gathered.view.normalization
     return BuiltProblem(
-        anchors,
-        replace(operator, runner=passes.runner, smooth=anchors.points[:, :16]),
-        gathered.view.normalization,
-        passes.geometry,
-        passes.kernel,
-        reference,
-        columns=None,
+        anchors=anchors,
+        operator=replace(operator, runner=passes.runner, smooth=anchors.points[:, :16]),
+        normalization=normalization,
+        rule=normalization.rule(operator, passes.geometry, passes.kernel),
+        reference=reference,
         edges=old.report.edges,
         degree=degree,
         bandwidth=passes.kernel.bandwidth,
@@ -254,7 +303,7 @@ def _problem(
     )
 
 
-def rebalance(H: Any, seen: Array, gain: Array) -> None:
+def rebalance(H: Matrix, seen: Array, gain: Array) -> None:
     """Replace H by diag(s) H diag(s), in place, with s such that H gain = seen."""
     some = seen > 0
     scale = np.ones(len(seen))
@@ -267,16 +316,15 @@ def rebalance(H: Any, seen: Array, gain: Array) -> None:
     scale_both_sides(H, scale)
 
 
-def _explain(before: Any, after: Any) -> csr_array:
+def _explain(before: Passes, after: Passes) -> csr_array:
     """Return B >= 0, (old, added), such that W(rows, added) ~ W(rows, old) B; AROUND old landmarks for each column."""
     old, points = before.geometry.anchors, after.geometry.anchors
-    count, distances = len(old), before.geometry.distances
+    count, distances = len(old), distances_of(before.geometry)
     rows, columns, values = [np.empty(0, int)], [np.empty(0, int)], [np.empty(0)]
     for at in range(count, len(points)):
         near = np.argsort(distances.cross(points[[at]])[0], kind="stable")[: 2 * AROUND]
-        target = after.affinities(old[near])[:, [at]]
-        design = before.affinities(old[near])[:, near[:AROUND]]
-        target, design = (M.toarray() if issparse(M) else M for M in (target, design))
+        target, design = (_dense(passes.affinities(old[near])) for passes in (after, before))
+        target, design = target[:, [at]], design[:, near[:AROUND]]
         if target.max() < 1e-6:  # an added landmark far from all old ones: its column of B is zero
             continue
         part = nnls(design, target[:, 0])[0]
@@ -288,11 +336,16 @@ def _explain(before: Any, after: Any) -> csr_array:
     return csr_array((np.concatenate(values), where), shape=(count, len(points) - count))
 
 
-def _see_through(H: Any, B: csr_array) -> Any:
+def _dense(M: Matrix) -> Array:
+    return M if isinstance(M, np.ndarray) else M.toarray()
+
+
+def _see_through(H: Matrix, B: csr_array) -> Matrix:
     """Return [1 B]^T H [1 B], the sums over the old rows with the interpolated columns of added landmarks."""
     side = H @ B
-    if issparse(H):
-        return csr_array(block_array([[H, side], [side.T, B.T @ side]]))
+    if not isinstance(H, np.ndarray):
+        result: Matrix = csr_array(block_array([[H, side], [side.T, B.T @ side]]))
+        return result
     corner = B.T @ side
     return np.block([[H, side], [side.T, (corner + corner.T) / 2]])
 
@@ -315,27 +368,32 @@ def _solve(recipe: Recipe, problem: BuiltProblem, old: Fit, rows: Source) -> tup
     values, functions = spectrum.values[able], operator.functions(spectrum.vectors[:, able])
     turn = follow(_overlap(old, functions), values, np.isin(able, kept))
     eigenvalues = values @ np.square(turn)
-    model = SpectralModel(
-        normalization.rule(operator, problem.geometry, problem.kernel, eigenvalues),
-        normalization.basis(functions, values) @ turn,
-        normalization.scale(eigenvalues),
-        problem.reference,
+    basis, scale = normalization.basis(functions, values) @ turn, normalization.scale(eigenvalues)
+    found = Fit(
+        model=SpectralModel(problem.rule, basis, scale, problem.reference),
+        anchors=problem.anchors.at(problem.order),
+        eigenvalues=eigenvalues,
+        functions=(functions @ turn)[problem.order],
+        embedding=None,
+        measure=np.empty(0),
+        columns=None,
+        places=None,
+        unit_columns=False,
+        report=report_on(rows, recipe, problem, spectrum, kept, 0.0, 0.0),
+        gathered=problem.gathered,
     )
-    report = report_on(rows, recipe, problem, spectrum, kept, 0.0, 0.0)
-    order = np.arange(operator.size) if problem.anchors.index is None else np.argsort(problem.anchors.index)
-    told = problem.anchors.at(order), eigenvalues, (functions @ turn)[order]
-    found = Fit(model, *told, None, np.empty(0), None, None, False, report, problem.gathered)
     return found, operator.functions(spectrum.vectors[:, normalization.skip :])
 
 
 def _overlap(old: Fit, functions: Array) -> Array:
     """Return the correlations of old and new functions over the old landmarks, weighted by their mass; (old, new)."""
-    share = old.model.rule.gain * old.gathered.seen
+    share = rule_of(old).gain * sums_of(old).seen
     share = share / share.sum()
     before, after = old.model.basis, functions[: len(share)]
     before, after = before - share @ before, after - share @ after
     size = np.sqrt(share @ np.square(before))
-    return (before / np.maximum(size, np.finfo(float).tiny)).T @ (share[:, None] * after)
+    result: Array = (before / np.maximum(size, np.finfo(float).tiny)).T @ (share[:, None] * after)
+    return result
 
 
 def _close(values: Array, part: float) -> Array:
@@ -366,12 +424,20 @@ def follow(overlap: Array, values: Array, kept: Array) -> Array:
 
 def _drift(past: UpdateState, new: Fit, runner: Threads) -> Drift:
     old = past.found
-    points = old.model.rule.geometry.anchors
+    points = rule_of(old).geometry.anchors
     before, after = old.model.embed(points, runner), new.model.embed(points, runner)
     rates = np.abs(new.eigenvalues - old.eigenvalues) / np.maximum(1 - old.eigenvalues, 1e-12)
     count = 1 if old.report.drift is None else old.report.drift.updates + 1
     moved, since = _movement(before, after), _movement(past.first, after[: len(past.first)])
-    return Drift(count, 0, 0, False, moved, since, float(rates.max()))
+    return Drift(
+        updates=count,
+        rows=0,
+        landmarks=0,
+        exact=False,
+        moved=moved,
+        moved_since_fit=since,
+        eigenvalues=float(rates.max()),
+    )
 
 
 def _movement(before: Array, after: Array) -> float:

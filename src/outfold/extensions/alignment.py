@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
-from ..data.sources import InMemory, Source, map_rows, open_parts, put_beside
+from .._runtime.typing import Array, Data, Weights
+from ..data.sources import InMemory, Measure, Source, map_rows, open_parts, put_beside
 from ..data.weights import weights_on
 
 
@@ -24,7 +23,7 @@ class Alignment:
 
     @classmethod
     def of(
-        cls, moving: Any, fixed: Any, *, weights: Any = None, rescale: bool = True, centre: bool = True
+        cls, moving: Data, fixed: Data, *, weights: Weights = None, rescale: bool = True, centre: bool = True
     ) -> Alignment:
         """Return the best alignment of ``moving`` with ``fixed`` in weighted least squares.
 
@@ -52,11 +51,11 @@ class Alignment:
         scale = float(S.sum() / size) if rescale and size > 0 else 1.0
         return cls(moments.mean[:count], U @ V, scale, moments.mean[count:])
 
-    def __call__(self, moving: Any) -> Any:
+    def __call__(self, moving: Data) -> Array:
         """Return the aligned rows; a lazy Dask array for a Dask collection."""
         return map_rows(self._move, moving, len(self.target))
 
-    def _move(self, moving: Any) -> Array:
+    def _move(self, moving: Data) -> Array:
         return self.scale * (np.asarray(moving, dtype=float) - self.origin) @ self.rotation + self.target
 
 
@@ -67,7 +66,7 @@ def pair_embeddings(moving: Source, fixed: Source) -> Source:
     return put_beside(moving, fixed)
 
 
-def _open_embedding(values: Any) -> Source:
+def _open_embedding(values: Data) -> Source:
     """Return the rows of an embedding, in memory or in partitions; a vector becomes a table of one column."""
     parts = open_parts(values, column=True)
     if parts is not None:
@@ -124,7 +123,7 @@ def mark_rows(numbers: Array, count: int, start: int) -> Array:
     return inside
 
 
-def find_moments(rows: Source, measure: Any, look: RowMoments) -> Moments:
+def find_moments(rows: Source, measure: Measure | None, look: RowMoments) -> Moments:
     """Return the moments of the rows. Raise ValueError if all weights are 0."""
     moments: Moments = rows.reduce(look, Moments.join, measure=measure, runner=Threads(1), title="moments")
     if not moments.mass > 0:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
-from .barycentric import Barycentric
-from .base import Nystrom
+from .._runtime.typing import Interval
 from .kernel_sums import CompressedDiffusion, GeometricHarmonics, KernelRidge, LaplacianPyramid
-from .regressors import LinearMap
-from .samples import Samples
+from .regressors import Barycentric, LinearMap
+from .samples import Extension, Nystrom, Samples
 
 
 @dataclass(frozen=True)
@@ -29,19 +28,23 @@ class Auto:
     ('Nystrom()', 2)
     """
 
-    folds: int = 5
-    rows: int = 10_000
-    candidates: tuple[Any, ...] = ()  # empty: those of the function `candidates`
+    folds: Annotated[int, Interval(2)] = 5
+    rows: Annotated[int, Interval(10)] = 10_000
+    candidates: tuple[Extension | str, ...] = ()  # empty: those of the function `candidates`
+
+    def specifications(self, known: Samples, *, inverse: bool = False) -> list[Extension]:
+        """Return the extensions to compare; names among the candidates were turned into objects before."""
+        return [spec for spec in self.candidates if isinstance(spec, Extension)] or candidates(known, inverse=inverse)
 
 
-def candidates(known: Samples, *, inverse: bool = False) -> list[Any]:
+def candidates(known: Samples, *, inverse: bool = False) -> list[Extension]:
     """Return the extensions that "auto" compares; bandwidths run from that of near neighbours to that of typical pairs.
 
     ``inverse``: for the inverse transform, which has no ``Nystrom``.
     """
     near, far = known.scales()
     grid = [float(f"{e:.4g}") for e in np.geomspace(near, far, 5)] if far > 1.01 * near else [near]
-    found: list[Any] = [] if inverse else [Nystrom()]
+    found: list[Extension] = [] if inverse else [Nystrom()]
     if inverse:  # with many coordinates, a kernel wider than the range of the data is often best
         grid = [*grid[::2], 8 * far]
     found += [KernelRidge(epsilon, ridge) for epsilon in grid for ridge in (1e-1, 1e-2, 1e-3, 1e-5)]

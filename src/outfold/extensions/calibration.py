@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
 from .. import neighbors
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import POSITIVE, Array, Axes
 from ..distances import clip_entries
-from ..neighbors import choice
+from ..neighbors import Search, choice
 from ..trust import Trust
 from .samples import KernelSum, Samples, by_blocks, gaussian
 
@@ -33,7 +33,7 @@ SCORE_FLOOR = 1e-12
 class SecondOpinion:
     """Distance to the data, residual kernel, and embedding by a second extension, for any point."""
 
-    search: Any
+    search: Search
     unit: Array  # local unit of each training point: the distance to its neighbour `UNIT_NEIGHBOR`
     turn: Array  # (centres, functions): the squares of k(x, .) @ turn sum to k K^-1 k
     opinion: KernelSum  # the second extension
@@ -84,16 +84,16 @@ def _features(trust: Trust) -> Array:
     return np.column_stack(columns)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Calibration:
     """log error = a + b . facts, and the sorted ratios of held-out errors to it."""
 
-    lowest: Array  # facts are clipped to the range of the held-out rows
-    highest: Array
-    centre: Array
-    slopes: Array
-    scores: Array
-    effective: float  # effective number of independent rows: errors in one fold are correlated
+    lowest: Annotated[Array, Axes("f")]  # facts are clipped to the range of the held-out rows
+    highest: Annotated[Array, Axes("f")]
+    centre: Annotated[Array, Axes("f")]
+    slopes: Annotated[Array, Axes("f")]
+    scores: Annotated[Array, Axes("s")]
+    effective: Annotated[float, POSITIVE]  # effective number of independent rows: errors in one fold are correlated
 
     @classmethod
     def of(cls, held: Iterable[tuple[Trust, Array]]) -> Calibration:
@@ -115,7 +115,9 @@ class Calibration:
         shrink = np.sqrt((len(parts) - 1) / (len(parts) + 1))
         scores = shrink * errors / np.exp((facts - centre) @ slopes)
         effective = _effective(np.log(np.maximum(scores, floor)), [len(e) for _, e in parts])
-        return cls(lowest, highest, centre, slopes, np.sort(scores), effective)
+        return cls(
+            lowest=lowest, highest=highest, centre=centre, slopes=slopes, scores=np.sort(scores), effective=effective
+        )
 
     def radius(self, trust: Trust, coverage: float) -> Array:
         """Return the error radius of each row, (n,); inf outside the data.

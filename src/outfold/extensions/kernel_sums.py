@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
 
 from .. import landmarks
 from .._loops.elementwise import softmax
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Interval
 from ..data.sources import InMemory
 from ..distances import Distances
-from .base import Extension
-from .samples import KERNEL_SUM_CENTRES, SEED, KernelSum, Samples, check_complete, choose_epsilon
+from ..landmarks import Landmarks
+from .samples import KERNEL_SUM_CENTRES, SEED, Extension, KernelSum, Samples, check_complete
 
 
 @dataclass(frozen=True)
@@ -24,21 +24,16 @@ class KernelRidge(Extension):
     epsilon "auto" is the geometric mean of the bandwidths of near neighbours and of typical pairs. If there are more
     than ``centres`` points, the sum runs over a random sample of ``centres`` of them; c is fitted to at most 5 times
     as many.
-
-    >>> from outfold import DiffusionMaps
-    >>> from outfold.datasets import s_curve
-    >>> X, _ = s_curve(300, random_state=0)
-    >>> maps = DiffusionMaps(extension=KernelRidge(ridge=1e-4)).fit(X)
-    >>> maps.report_.extension, bool(maps.report_.extension_gap < 0.5)
-    ('KernelRidge(ridge=0.0001)', True)
     """
 
-    epsilon: float | str = "auto"
-    ridge: float = 1e-3
-    centres: int = KERNEL_SUM_CENTRES
+    epsilon: Annotated[float | Literal["auto"], Interval(0, open_low=True)] = "auto"
+    ridge: Annotated[float, Interval(0, open_low=True)] = 1e-3
+    centres: Annotated[int, Interval(2)] = KERNEL_SUM_CENTRES
 
     def fit(self, known: Samples, runner: Threads) -> KernelSum:
-        found = known.spectrum(choose_epsilon(self.epsilon, known), self.centres, runner)
+        near, far = known.scales()
+        epsilon = float(np.sqrt(near * far)) if isinstance(self.epsilon, str) else float(self.epsilon)
+        found = known.spectrum(epsilon, self.centres, runner)
         return found.model(known, 1 / (found.values + self.ridge))
 
 
@@ -49,19 +44,12 @@ class GeometricHarmonics(Extension):
     Coifman and Lafon (2006). The kernel is a Gaussian of its own bandwidth. epsilon "auto" starts with the bandwidth of
     typical pairs and fits the residual with a quarter of it, and so on, until the residual is below ``residual`` times
     the standard deviation of the values or the bandwidth of near neighbours is reached.
-
-    >>> from outfold import DiffusionMaps
-    >>> from outfold.datasets import s_curve
-    >>> X, _ = s_curve(300, random_state=0)
-    >>> maps = DiffusionMaps(extension=GeometricHarmonics(residual=1e-3)).fit(X)
-    >>> maps.report_.extension, bool(maps.report_.extension_gap < 0.5)
-    ('GeometricHarmonics(residual=0.001)', True)
     """
 
-    epsilon: float | str = "auto"
-    condition: float = 1e4
-    residual: float = 1e-2
-    centres: int = KERNEL_SUM_CENTRES
+    epsilon: Annotated[float | Literal["auto"], Interval(0, open_low=True)] = "auto"
+    condition: Annotated[float, Interval(0, open_low=True)] = 1e4
+    residual: Annotated[float, Interval(0, open_low=True)] = 1e-2
+    centres: Annotated[int, Interval(2)] = KERNEL_SUM_CENTRES
 
     def fit(self, known: Samples, runner: Threads) -> KernelSum:
         if not isinstance(self.epsilon, str):
@@ -91,18 +79,11 @@ class LaplacianPyramid(Extension):
     Rabin and Coifman (2012). p_l is a Gaussian row divided by its sum. In the fit a point has no weight on itself, so
     residuals are leave-one-out errors, and levels are added until these grow (Fernandez et al., 2020): this avoids
     overfitting and the choice of a scale. epsilon is that of the first level; "auto" is the bandwidth of typical pairs.
-
-    >>> from outfold import DiffusionMaps
-    >>> from outfold.datasets import s_curve
-    >>> X, _ = s_curve(300, random_state=0)
-    >>> maps = DiffusionMaps(extension=LaplacianPyramid(levels=8)).fit(X)
-    >>> maps.report_.extension, bool(maps.report_.extension_gap < 1.0)
-    ('LaplacianPyramid(levels=8)', True)
     """
 
-    epsilon: float | str = "auto"
-    levels: int = 12
-    centres: int = 2 * KERNEL_SUM_CENTRES
+    epsilon: Annotated[float | Literal["auto"], Interval(0, open_low=True)] = "auto"
+    levels: Annotated[int, Interval(1)] = 12
+    centres: Annotated[int, Interval(2)] = 2 * KERNEL_SUM_CENTRES
 
     def fit(self, known: Samples, runner: Threads) -> KernelSum:
         chosen = known.centres(self.centres)
@@ -132,17 +113,11 @@ class CompressedDiffusion(Extension):
 
     Gigante et al. (2019). Both steps are Gaussian rows divided by their sum. epsilon "auto" is the median squared
     distance of a landmark to its nearest other landmark.
-
-    >>> from outfold import DiffusionMaps
-    >>> from outfold.datasets import s_curve
-    >>> X, _ = s_curve(300, random_state=0)
-    >>> maps = DiffusionMaps(extension=CompressedDiffusion(landmarks=100)).fit(X)
-    >>> maps.report_.extension, bool(maps.report_.extension_gap < 2.0)
-    ('CompressedDiffusion(landmarks=Random(size=100))', True)
     """
 
-    landmarks: Any = "auto"  # as in the estimators; "auto": half of the points, at most 500, by farthest point
-    epsilon: float | str = "auto"
+    # As in the estimators; "auto": half of the points, at most 500, by farthest point.
+    landmarks: str | Landmarks = "auto"
+    epsilon: Annotated[float | Literal["auto"], Interval(0, open_low=True)] = "auto"
 
     def fit(self, known: Samples, runner: Threads) -> KernelSum:
         check_complete(known, "compressed_diffusion")

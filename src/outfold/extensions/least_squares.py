@@ -17,23 +17,22 @@ cancel: in diffusion coordinates the least-squares extension is Nystrom's.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 
 from .. import neighbors
-from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array
-from ..distances import LARGEST_ENTRY, Given
+from .._runtime.threads import Threads
+from .._runtime.typing import Array, Axes
+from ..distances import LARGEST_ENTRY, Given, PointDistances
 from ..graphs import AllPairs, Ball, Mutual, Union, drawing
 from ..graphs.fitted import DenseGraph, SparseGraph
 from ..graphs.pair_statistics import DenseStatistics, SearchStatistics
 from ..operators.centred import CentredRule
 from ..operators.low_rank import LowRankRule
 from ..operators.markov import CanonicalRule, MarkovRule
-from .base import Extension
-from .samples import Samples
+from .samples import Extension, FittedExtension, RowModel, Samples, by_blocks
 
 DEGREE_CHOICES = ("training", "joint")
 
@@ -50,11 +49,6 @@ class LeastSquares(Extension):
     ----------
     degrees : "training" or "joint"
         Sum the degrees over the anchors alone, or over anchors and batch together.
-
-    Examples
-    --------
-    >>> LeastSquares("joint")
-    LeastSquares(degrees='joint')
     """
 
     degrees: str = "training"
@@ -63,13 +57,13 @@ class LeastSquares(Extension):
         if self.degrees not in DEGREE_CHOICES:
             raise ValueError(f"degrees={self.degrees!r} is not known. Valid: {', '.join(map(repr, DEGREE_CHOICES))}.")
 
-    def fit(self, known: Samples, runner: Threads) -> Any:
+    def fit(self, known: Samples, runner: Threads) -> FittedExtension:
         """Return the spectral model if it is the least-squares extension already, else a model with joint degrees."""
-        rule = known.model.rule
-        if isinstance(rule, CanonicalRule):
-            return known.model if self.degrees == "training" else JointModel(known.model)
-        if isinstance(rule, MarkovRule | CentredRule | LowRankRule):
-            return known.model
+        model = known.spectral
+        if self.degrees == "joint" and isinstance(model.rule, CanonicalRule):
+            return JointModel(model)
+        if isinstance(model.rule, CanonicalRule | MarkovRule | CentredRule | LowRankRule):
+            return model
         raise ValueError(
             "Least squares extend functions of a Mercer kernel, and a Laplacian, a residual or a potential is none. "
             "Use extension='nystrom', or DiffusionMaps or LaplacianEigenmaps(laplacian='random_walk')."
@@ -77,7 +71,7 @@ class LeastSquares(Extension):
 
 
 @dataclass(frozen=True)
-class JointModel:
+class JointModel(FittedExtension):
     """Canonical coordinates with joint degrees: the embedding of a point depends on the other rows of its batch.
 
     By design, two laws of the other models do not hold: ``embed`` of a training row is not its training embedding, and
@@ -86,13 +80,12 @@ class JointModel:
     with the same epsilon.
     """
 
-    spectral: Any  # the model of the fit
-    batchwise: ClassVar[bool] = True  # a batch must not be embedded in blocks: its degrees depend on all its rows
+    spectral: Annotated[RowModel, Axes("n d c")]  # the model of the fit
+    batchwise = True  # a batch must not be embedded in blocks: its degrees depend on all its rows
 
     def __post_init__(self) -> None:
-        if not isinstance(self.spectral.rule, CanonicalRule):
-            raise ValueError("Joint degrees are for coordinates='canonical'; in other coordinates they cancel.")
-        if isinstance(self.spectral.rule.geometry.distances, Given):
+        geometry = self.rule.geometry
+        if isinstance(geometry, DenseGraph) and isinstance(geometry.distances, Given):
             raise ValueError(
                 "Joint degrees need the kernel between the rows of a batch, and precomputed rows tell of the anchors "
                 "only. Pass features, or degrees='training'."
@@ -100,13 +93,17 @@ class JointModel:
 
     @property
     def rule(self) -> CanonicalRule:
+        if not isinstance(self.spectral.rule, CanonicalRule):
+            raise ValueError("Joint degrees are for coordinates='canonical'; in other coordinates they cancel.")
         return self.spectral.rule
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         """Return phi_Z = training(Z) D_Z / E_Z, the embedding of a batch."""
         Z = np.asarray(Z, dtype=float)
         joint = joint_degrees(self.rule, Z, runner)[1]
-        return self.spectral.embed(Z, runner) * np.exp(_degrees(self.rule, Z, runner) - np.log(joint))[:, None]
+        own = by_blocks(lambda rows: self.rule.log_scaling(rows)[:, None], Z, 1, self.rule.row_entries, runner)
+        embedding: Array = self.spectral.embed(Z, runner) * np.exp(own - np.log(joint)[:, None])
+        return embedding
 
     def training(self, X: Array, Z: Array, runner: Threads) -> Array:
         """Return phi_X = phi D / E_X, the embedding of anchors X when the batch Z joins them."""
@@ -120,7 +117,8 @@ class JointModel:
             )
         joint = joint_degrees(self.rule, np.asarray(Z, dtype=float), runner)[0]
         factor = np.exp(self.rule.log_scaling_of_anchors - np.log(joint))
-        return (self.spectral.places * factor[:, None])[at]
+        embedding: Array = (self.spectral.places * factor[:, None])[at]
+        return embedding
 
 
 def joint_degrees(rule: CanonicalRule, Z: Array, runner: Threads) -> tuple[Array, Array]:
@@ -141,28 +139,31 @@ def joint_degrees(rule: CanonicalRule, Z: Array, runner: Threads) -> tuple[Array
     return found[:n], of_batch
 
 
-def _joint_kernel(markov: MarkovRule, Z: Array, measure: Array, runner: Threads) -> Any:
+def _joint_kernel(markov: MarkovRule, Z: Array, measure: Array, runner: Threads) -> Array | csr_array:
     """Return w over anchors and batch together, with the kernel and the edge rule of the fit."""
-    graph = _joint_graph(markov, Z, measure, runner)
-    measured = graph.gram(runner)
-    values = measured.data if issparse(measured) else measured
-    markov.kernel.affinity(values)
-    return measured
-
-
-def _joint_graph(markov: MarkovRule, Z: Array, measure: Array, runner: Threads) -> Any:
     geometry, kernel = markov.geometry, markov.kernel
-    distances = replace(geometry.distances, anchors=np.vstack([geometry.anchors, Z]))
+    together = np.vstack([geometry.anchors, Z])
     if isinstance(geometry, DenseGraph):
+        distances = geometry.distances.to(together)
+        assert isinstance(distances, PointDistances)
         drawing.check_memory(len(measure), "Transform fewer rows at a time, or pass degrees='training'.")
-        survey = DenseStatistics(distances, distances.gram(runner), measure)
-        return drawing.draw(AllPairs(geometry.local), survey, kernel, runner)
-    found = SearchStatistics(neighbors.build(distances, "auto"), measure, runner)
-    graph = drawing.draw(_edges(geometry), found, kernel, runner)
-    return graph if geometry.bridges is None else replace(graph, bridges=_pad(geometry.bridges, len(Z)))
+        statistics = DenseStatistics(distances=distances, squared=distances.gram(runner), measure=measure)
+        table: Array = AllPairs(geometry.local).draw(statistics, kernel, runner).gram(runner)
+        kernel.affinity(table)
+        return table
+    assert isinstance(geometry, SparseGraph)
+    found = SearchStatistics(
+        search=neighbors.build(geometry.distances.to(together), "auto"), measure=measure, runner=runner
+    )
+    graph = _edges(geometry).draw(found, kernel, runner)
+    if geometry.bridges is not None:
+        graph = replace(graph, bridges=_pad(geometry.bridges, len(Z)))
+    matrix: csr_array = graph.gram(runner)
+    kernel.affinity(matrix.data)
+    return matrix
 
 
-def _edges(graph: SparseGraph) -> Any:
+def _edges(graph: SparseGraph) -> Ball | Union | Mutual:
     """Return the edge rule of a sparse graph, with its fitted radius."""
     if graph.kind == "ball":
         return Ball(graph.radius, local=graph.local)
@@ -173,15 +174,3 @@ def _pad(bridges: csr_array, more: int) -> csr_array:
     """Return the bridges with ``more`` empty rows and columns, for points without bridges."""
     n = bridges.shape[0] + more
     return csr_array((bridges.data, bridges.indices, np.append(bridges.indptr, [bridges.nnz] * more)), shape=(n, n))
-
-
-def _degrees(rule: CanonicalRule, Z: Array, runner: Threads) -> Array:
-    """Return log d of each row, over the anchors, (n,)."""
-    out = np.empty(len(Z))
-
-    def fill(block: slice) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            out[block] = rule.log_scaling(np.ascontiguousarray(Z[block]))
-
-    runner.each(fill, row_blocks(len(Z), rule.row_entries), "degrees")
-    return out

@@ -1,35 +1,29 @@
-"""Extension by a linear map or a regressor of scikit-learn."""
+"""Extension by a linear map, by the weights of nearest neighbours, or by a regressor of scikit-learn."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from scipy import linalg
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
+from .. import neighbors
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
-from ..distances import clip_entries
-from .base import Extension
-from .samples import Samples, by_blocks, check_complete
+from .._runtime.typing import Array, Axes, Interval
+from ..distances import Metric, clip_entries
+from ..operators.local_weights import BarycentricRule
+from ..trust import Nearness
+from .samples import Extension, FittedExtension, Samples, by_blocks, check_complete
 
 
 @dataclass(frozen=True)
 class LinearMap(Extension):
-    """y(x) = mean + (x - mean of x) B by least squares, with a ridge relative to the variance of x.
+    """y(x) = mean + (x - mean of x) B by least squares, with a ridge relative to the variance of x."""
 
-    >>> from outfold import DiffusionMaps
-    >>> from outfold.datasets import s_curve
-    >>> X, _ = s_curve(300, random_state=0)
-    >>> maps = DiffusionMaps(extension=LinearMap()).fit(X)
-    >>> maps.report_.extension, bool(maps.report_.extension_gap < 3.0)
-    ('LinearMap()', True)
-    """
-
-    ridge: float = 1e-9
+    ridge: Annotated[float, Interval(0, open_low=True)] = 1e-9
 
     def fit(self, known: Samples, runner: Threads) -> LinearModel:
         check_complete(known, "linear")
@@ -46,12 +40,12 @@ class LinearMap(Extension):
 
 
 @dataclass(frozen=True)
-class LinearModel:
+class LinearModel(FittedExtension):
     """A fitted linear map."""
 
-    centre: Array
-    matrix: Array
-    mean: Array
+    centre: Annotated[Array, Axes("d")]
+    matrix: Annotated[Array, Axes("d c")]
+    mean: Annotated[Array, Axes("c")]
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         of = lambda points: (points - self.centre) @ self.matrix + self.mean  # noqa: E731
@@ -59,16 +53,34 @@ class LinearModel:
 
 
 @dataclass(frozen=True)
-class Regressor(Extension):
-    """Any regressor with scikit-learn's fit(X, Y) and predict(X). A clone is fitted; the regressor is not changed.
+class Barycentric(Extension):
+    """y(x) = sum_j w_j(x) y_j, w the weights by which the nearest points reconstruct x (those of LLE)."""
 
-    >>> from sklearn.neighbors import KNeighborsRegressor
-    >>> from outfold import DiffusionMaps
-    >>> from outfold.datasets import circle
-    >>> maps = DiffusionMaps(extension=KNeighborsRegressor(3)).fit(circle(100, random_state=0))
-    >>> maps.report_.extension
-    'Regressor(regressor=KNeighborsRegressor(n_neighbors=3))'
-    """
+    n_neighbors: Annotated[int, Interval(1)] = 10
+    reg: Annotated[float, Interval(0, open_low=True)] = 1e-3
+
+    def fit(self, known: Samples, runner: Threads) -> BarycentricModel:
+        check_complete(known, "barycentric")
+        search = neighbors.build(Metric().fit(known.points), "auto")
+        k = min(self.n_neighbors, len(known.points))
+        return BarycentricModel(BarycentricRule(search, k, self.reg, Nearness(1.0)), known.values)
+
+
+@dataclass(frozen=True)
+class BarycentricModel(FittedExtension):
+    """The rule for the reconstruction weights of any point, and the values they combine."""
+
+    rule: Annotated[BarycentricRule, Axes("n d")]
+    values: Annotated[Array, Axes("n c")]
+
+    def embed(self, Z: Array, runner: Threads) -> Array:
+        of = lambda points: self.rule.rows(points) @ self.values  # noqa: E731
+        return by_blocks(of, Z, self.values.shape[1], self.rule.row_entries, runner)
+
+
+@dataclass(frozen=True)
+class Regressor(Extension):
+    """Any regressor with scikit-learn's fit(X, Y) and predict(X). A clone is fitted; the regressor is not changed."""
 
     regressor: Any
 
@@ -81,7 +93,7 @@ class Regressor(Extension):
 
 
 @dataclass(frozen=True)
-class RegressorModel:
+class RegressorModel(FittedExtension):
     """A fitted regressor."""
 
     regressor: Any

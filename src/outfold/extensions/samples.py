@@ -1,18 +1,19 @@
-"""The samples an extension is fitted to, and kernel regression on them."""
+"""What an extension is and what it is fitted to: specifications, fitted functions, samples, and kernel sums."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import numpy as np
 from scipy import linalg
 
 from .._loops.elementwise import exponential, softmax
 from .._runtime.threads import Threads, blas_threads, row_blocks
-from .._runtime.typing import Array
+from .._runtime.typing import CACHE, NAN, Array, Axes
 from ..distances import Distances, Metric
+from ..operators.operator import RowRule
 from ..trust import Trust
 
 KERNEL_SUM_CENTRES = 1000  # most centres of a kernel sum
@@ -20,10 +21,21 @@ SPECTRUM_POINTS = 5  # a kernel sum is fitted to at most this number of points p
 SEED = 0  # of all random samples: an extension is a function of its points, so a fit can be repeated
 ROUNDING = 1e-12  # eigenvalues of a Gaussian matrix below this fraction of the largest are rounding
 BANDWIDTH_NEIGHBOR = 8  # the unit of bandwidths is the median squared distance to this neighbour
+Value = TypeVar("Value")
 
 
 class FittedExtension(Protocol):
-    """A function of points: a fitted extension."""
+    """A function of points: a fitted extension. A class inherits from it and states what differs from the defaults."""
+
+    @property
+    def amplification(self) -> float:
+        """The largest factor by which rounding is magnified in the values."""
+        return 1.0
+
+    @property
+    def batchwise(self) -> bool:
+        """Whether the value at a point depends on the other points of its batch."""
+        return False
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         """Return the values at any points, (n, components)."""
@@ -44,20 +56,38 @@ class Model(FittedExtension, Protocol):
         ...
 
 
-@dataclass(frozen=True)
+class RowModel(Model, Protocol):
+    """A model whose row rule says how a point sees the anchors: ``row(x) @ basis``."""
+
+    if TYPE_CHECKING:  # a field or a property; at run time a dataclass would take a property for the field's default
+
+        @property
+        def rule(self) -> RowRule: ...
+
+        @property
+        def basis(self) -> Array: ...
+
+        @property
+        def places(self) -> Array:
+            """The embedding of the anchors as the eigenproblem gives it, (anchors, components)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Samples:
     """Points, their values (the embedding by a fit), their measure, and the spectral model of the fit."""
 
-    points: Array
-    values: Array
-    measure: Array
+    points: Annotated[Array, Axes("n d"), NAN]
+    values: Annotated[Array, Axes("n c")]
+    measure: Annotated[Array, Axes("n")]
     metric: Metric = field(default_factory=Metric)
-    model: Any = None  # the spectral model; None for parts and for the inverse transform
+    model: Annotated[RowModel | None, CACHE] = None  # the spectral model; None for parts and for the inverse transform
     # A cache of what depends on points and measure only, so that `replace(samples, values=...)` may share it.
-    _found: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    _found: Annotated[dict[Any, Any], CACHE] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, points: Array, values: Array, measure: Array, metric: Any = None, model: Any = None) -> Samples:
+    def of(
+        cls, points: Array, values: Array, measure: Array, metric: Metric | None = None, model: RowModel | None = None
+    ) -> Samples:
         """Return the samples with equal points merged: the measures are added, the values averaged."""
         _, first, member = np.unique(points, axis=0, return_index=True, return_inverse=True)
         if len(first) < len(points):
@@ -66,17 +96,23 @@ class Samples:
             total = np.bincount(place, weights=measure)
             values = np.column_stack([np.bincount(place, weights=measure * column) / total for column in values.T])
             points, measure = points[first[order]], total
-        metric = metric if isinstance(metric, Metric) else Metric()
-        return cls(points, values, np.array(measure), metric, model)
+        return cls(points=points, values=values, measure=np.array(measure), metric=metric or Metric(), model=model)
 
     def part(self, rows: Array) -> Samples:
         """Return the samples with indices ``rows``, without the model."""
-        return Samples(self.points[rows], self.values[rows], self.measure[rows], self.metric, None)
+        return Samples(
+            points=self.points[rows],
+            values=self.values[rows],
+            measure=self.measure[rows],
+            metric=self.metric,
+            model=None,
+        )
 
-    def _once(self, key: Any, find: Callable[[], Any]) -> Any:
+    def _once(self, key: Hashable, find: Callable[[], Value]) -> Value:
         if key not in self._found:
             self._found[key] = find()
-        return self._found[key]
+        value: Value = self._found[key]
+        return value
 
     def centres(self, most: int) -> Array:
         """Return the indices of ``most`` points drawn at random; of all points if there are at most ``most``."""
@@ -91,8 +127,15 @@ class Samples:
         return self._once(("distances", most), lambda: self.metric.fit(self.points).among(self.centres(most)))
 
     @property
+    def spectral(self) -> RowModel:
+        """The spectral model of the fit."""
+        assert self.model is not None, "these samples are not those of a fit"
+        return self.model
+
+    @property
     def mean(self) -> Array:
-        return self.measure @ self.values / self.measure.sum()
+        mean: Array = self.measure @ self.values / self.measure.sum()
+        return mean
 
     def scales(self, most: int = KERNEL_SUM_CENTRES) -> tuple[float, float]:
         """Return epsilon of near neighbours and epsilon of typical pairs, among at most ``most`` centres."""
@@ -116,6 +159,27 @@ class Samples:
 
 
 @dataclass(frozen=True)
+class Extension:
+    """The specification of an extension; ``str`` shows the parameters that differ from their defaults."""
+
+    def __str__(self) -> str:
+        told = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default]
+        return f"{type(self).__name__}({', '.join(told)})"
+
+    def fit(self, samples: Samples, runner: Threads) -> FittedExtension:
+        """Fit to the samples and return a function of points."""
+        raise AssertionError("an extension says how it is fitted")
+
+
+@dataclass(frozen=True)
+class Nystrom(Extension):
+    """The method's own row rule: ``row(x) @ basis``, exact on the training points."""
+
+    def fit(self, samples: Samples, runner: Threads) -> RowModel:
+        return samples.spectral
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelSpectrum:
     """Eigenfunctions of a Gaussian kernel over some centres, orthogonal over the points.
 
@@ -142,14 +206,16 @@ class KernelSpectrum:
             turn = V[:, kept] / np.sqrt(level[kept])
             if len(rows) == len(K) and np.all(measure == 1):
                 functions, s = V[:, kept] * np.sqrt(level[kept]), level[kept]
-                return cls(distances, epsilon, turn[:, ::-1], s[::-1], rows, functions[:, ::-1])
-        B = by_blocks(
-            lambda points: gaussian(distances, points, epsilon) @ turn,
-            known.points[rows],
-            turn.shape[1],
-            len(K),
-            runner,
-        )
+                return cls(
+                    distances=distances,
+                    epsilon=epsilon,
+                    turn=turn[:, ::-1],
+                    values=s[::-1],
+                    rows=rows,
+                    functions=functions[:, ::-1],
+                )
+        of = lambda points: gaussian(distances, points, epsilon) @ turn  # noqa: E731
+        B = by_blocks(of, known.points[rows], turn.shape[1], len(K), runner)
         with runner.blas():
             gram = B.T @ (B * measure)
         with blas_threads(1):
@@ -157,7 +223,9 @@ class KernelSpectrum:
         kept = s > ROUNDING * s[-1]
         s, U = s[kept][::-1], U[:, kept][:, ::-1]
         with runner.blas():
-            return cls(distances, epsilon, turn @ U, s, rows, (B @ U) * measure)
+            return cls(
+                distances=distances, epsilon=epsilon, turn=turn @ U, values=s, rows=rows, functions=(B @ U) * measure
+            )
 
     def explain(self, least: float = 1e-6) -> Array:
         """Return Q, (centres, functions): the squares of k(x, .) Q sum to k(x, .) K^-1 k(., x).
@@ -167,7 +235,8 @@ class KernelSpectrum:
         K = gaussian(self.distances, self.distances.anchors, self.epsilon)
         level, V = linalg.eigh(K, overwrite_a=True)
         kept = level > least * level[-1]
-        return V[:, kept] / np.sqrt(level[kept])
+        explained: Array = V[:, kept] / np.sqrt(level[kept])
+        return explained
 
     def model(self, known: Samples, weights: Array) -> KernelSum:
         """Return mean + sum_j weights_j <f_j, values - mean> f_j over the eigenfunctions f_j."""
@@ -182,16 +251,16 @@ def gaussian(distances: Distances, Z: Array, epsilon: float) -> Array:
 
 
 @dataclass(frozen=True)
-class KernelSum:
+class KernelSum(FittedExtension):
     """y(x) = mean + sum over levels of k(x, centres) c, k a Gaussian row.
 
     With a ``measure``, rows are multiplied by it and divided by their sum.
     """
 
-    distances: Distances
+    distances: Annotated[Distances, Axes("n d")]
     levels: tuple[tuple[float, Array], ...]  # (epsilon, coefficients c) of each level
-    mean: Array
-    measure: Array | None = None  # of the centres; None: rows are not normalised
+    mean: Annotated[Array, Axes("c")]
+    measure: Annotated[Array | None, Axes("n")] = None  # of the centres; None: rows are not normalised
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         finest = min(epsilon for epsilon, _ in self.levels)
@@ -200,9 +269,12 @@ class KernelSum:
             squared = self.distances.cross(points, slack=2e-13 * finest)
             out = np.tile(self.mean, (len(points), 1))
             for level, (epsilon, coefficients) in enumerate(self.levels):
-                last = level == len(self.levels) - 1
-                seen = squared if last else squared.copy()
-                out += _sums(seen, epsilon, coefficients, self.measure)
+                seen = squared if level == len(self.levels) - 1 else squared.copy()
+                if self.measure is None:
+                    out += exponential(seen, -0.5 / epsilon) @ coefficients
+                else:
+                    _, total, _ = softmax(seen, -0.5 / epsilon, self.measure, self.measure, -42.0)
+                    out += seen @ coefficients / total[:, None]
             return out
 
         return by_blocks(of, Z, len(self.mean), len(self.distances.anchors), runner)
@@ -212,13 +284,6 @@ class KernelSum:
         """Return the largest factor by which rounding of the weights is magnified in the values."""
         sums = [np.abs(c).sum(axis=0) * (1 if self.measure is None else 1 / len(c)) for _, c in self.levels]
         return float(np.max(sums))
-
-
-def _sums(squared: Array, epsilon: float, coefficients: Array, measure: Array | None) -> Array:
-    if measure is None:
-        return exponential(squared, -0.5 / epsilon) @ coefficients
-    _, total, _ = softmax(squared, -0.5 / epsilon, measure, measure, -42.0)
-    return squared @ coefficients / total[:, None]
 
 
 def by_blocks(of: Callable[[Array], Array], Z: Array, columns: int, width: int, runner: Threads) -> Array:
@@ -240,7 +305,3 @@ def check_complete(known: Samples, name: str) -> None:
             f"{name!r} combines features, and {len(missing)} of {len(known.points)} points have NaN among them. Pass "
             "'kernel_ridge', 'geometric_harmonics' or 'laplacian_pyramid', which see distances only."
         )
-
-
-def choose_epsilon(asked: float | str, known: Samples) -> float:
-    return float(asked) if not isinstance(asked, str) else float(np.sqrt(np.prod(known.scales())))

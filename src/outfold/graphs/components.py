@@ -7,15 +7,15 @@ floating point, and keeping them would leave the eigenvectors of eigenvalue 1 to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from .._loops import csr
 from .._runtime.threads import row_blocks
 from .._runtime.typing import Array
+from ..distances import SearchedDistances
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Components:
         return values[self.labels]
 
 
-def find(links: Any, measure: Array) -> Components:
+def find(links: Array | csr_array, measure: Array) -> Components:
     """Return the components of a symmetric boolean matrix (dense or CSR), ordered by ``measure``."""
-    labels = csr.label_components(links.indptr, links.indices) if issparse(links) else _walk(links)
+    labels = _walk(links) if isinstance(links, np.ndarray) else csr.label_components(links.indptr, links.indices)
     masses = np.bincount(labels, weights=measure / measure.sum())
     order = np.argsort(-masses, kind="stable")
     rank = np.empty_like(order)
@@ -82,7 +82,7 @@ def _walk(links: Array) -> Array:
     return labels
 
 
-def bridges(parts: Components, distances: Any) -> Array:
+def bridges(parts: Components, distances: SearchedDistances) -> Array:
     """Return short edges that connect the graph: (count, 2) pairs of anchors.
 
     The smallest component is joined to the nearest anchor outside it, until one component is left. Copies of an end
@@ -104,7 +104,7 @@ def bridges(parts: Components, distances: Any) -> Array:
     return np.vstack(found)
 
 
-def _closest_pair(distances: Any, inside: Array, outside: Array) -> tuple[int, int]:
+def _closest_pair(distances: SearchedDistances, inside: Array, outside: Array) -> tuple[int, int]:
     points = distances.anchors
     if distances.name == "euclidean":
         length, nearest = cKDTree(points[inside]).query(points[outside])

@@ -1,33 +1,40 @@
-"""Construction of a fitted graph from a rule for edges, and the memory checks before it."""
+"""Statistics of a rule for edges and the fitted graph, and the memory checks before them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
-from .. import neighbors
 from .._runtime.memory import check_fits
 from .._runtime.threads import Threads
 from .._runtime.typing import Array
+from ..bandwidths import PairStatistics
+from ..distances import PointMetric
 from ..neighbors import Lists
-from .fitted import DenseGraph, SparseGraph, midway_radii
-from .pair_statistics import DenseStatistics, SearchStatistics, kth, lists_of_mass, table_kth
-from .rules import AllPairs, Ball, Mutual, Union
+from .pair_statistics import SearchStatistics, kth, lists_of_mass
+from .protocols import EdgeRule, FittedKernel, Graph
+
+Kind = TypeVar("Kind", bound=PairStatistics)
 
 
-def collect_statistics(edges: Any, metric: Any, points: Array, measure: Array, runner: Threads) -> Any:
+def collect_statistics(
+    edges: EdgeRule, metric: PointMetric, points: Array, measure: Array, runner: Threads
+) -> PairStatistics:
     """Return statistics of the anchors' distances, from which a bandwidth rule chooses epsilon."""
-    distances = metric.fit(points)
-    if isinstance(edges, AllPairs):
-        check_memory(
-            len(points),
-            "Keep nearest neighbours only (n_neighbors=32) or solve on some of the points (landmarks=5000).",
-        )
-        return DenseStatistics(distances, distances.gram(runner), measure)
-    widest = float(edges.k) if isinstance(edges, Union | Mutual) else np.inf
-    search = neighbors.build(distances, edges.search)
-    return SearchStatistics(search, measure, runner, widest)
+    return edges.statistics(metric, points, measure, runner)
+
+
+def draw(edges: EdgeRule, found: PairStatistics, kernel: FittedKernel | None, runner: Threads) -> Graph:
+    """Return the fitted graph of the rule ``edges``; the kernel, and so epsilon, is fitted already."""
+    return edges.draw(found, kernel, runner)
+
+
+def expect_kind(statistics: PairStatistics, kind: type[Kind]) -> Kind:
+    """Return the statistics. Raise TypeError if they are not of the kind that the edge rule collects."""
+    if not isinstance(statistics, kind):
+        raise TypeError(f"This edge rule needs {kind.__name__}, not {type(statistics).__name__}.")
+    return statistics
 
 
 def check_memory(n: int, instead: str) -> None:
@@ -41,35 +48,7 @@ def check_table(rows: int, columns: int, what: str, instead: str) -> None:
     check_fits(needed, f"{what} between {rows} points and {columns} anchors need", f"Take fewer: {instead}.")
 
 
-def draw(edges: Any, found: Any, kernel: Any, runner: Threads) -> Any:
-    """Return the fitted graph of the rule ``edges``; the kernel, and so epsilon, is fitted already."""
-    if isinstance(edges, AllPairs):
-        if edges.local is None:
-            return DenseGraph(found.distances, found.measure, found.squared, slack=kernel.slack)
-        sigma = np.sqrt(table_kth(found.squared, found.measure, edges.local))
-        floor = unit_floor(sigma)
-        unit = np.maximum(sigma, floor)
-        return DenseGraph(found.distances, found.measure, found.squared, edges.local, unit, floor)
-    measure = found.measure
-    nearby = isinstance(edges, Union | Mutual)
-    mass = max(edges.k + 1 if nearby else 0, edges.local or 0)
-    lists = lists_of_mass(found.search, found.distances.anchors, measure, mass, runner) if mass else None
-    local: dict[str, Any] = {}
-    if edges.local is not None and lists is not None:
-        sigma = np.sqrt(kth(lists, measure, edges.local))
-        floor = unit_floor(sigma)
-        local = {"local": edges.local, "sigma": np.maximum(sigma, floor), "floor": floor}
-    if nearby and lists is not None:
-        radii = midway_radii(lists, measure, edges.k)
-        kind: Any = "union" if isinstance(edges, Union) else "mutual"
-        return SparseGraph(found.search, kind, measure, edges.k, radii, lists=lists, **local)
-    radius = edges.radius if isinstance(edges, Ball) else kernel.reach(edges.eta)
-    if radius == "auto":
-        radius = _connecting_radius(found, local.get("sigma"), runner)
-    return SparseGraph(found.search, "ball", measure, radius=float(radius), lists=lists, **local)
-
-
-def _connecting_radius(found: SearchStatistics, sigma: Array | None, runner: Threads) -> float:
+def connecting_radius(found: SearchStatistics, sigma: Array | None, runner: Threads) -> float:
     """Return the least radius at which 95 % of the points have enough neighbours for a connected graph.
 
     A random geometric graph is connected from about log n neighbours on. With ``sigma`` the radius is in local units.

@@ -4,33 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from .._loops import csr
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
-from ..distances import LARGEST_ENTRY, Distances
-from ..neighbors import Lists, choice
+from .._runtime.typing import CACHE, FREE, POSITIVE, Array, Axes
+from ..distances import LARGEST_ENTRY, MeasuredDistances, SearchedDistances
+from ..neighbors import Lists, Reaches, Search
 from ..neighbors.lists import measure_pairs
 from .pair_statistics import kth, lists_of_mass, table_kth
+from .protocols import Graph
 
 # -- fitted graphs -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class DenseGraph:
+@dataclass(frozen=True, kw_only=True)
+class DenseGraph(Graph):
     """A graph of all pairs, in local units if ``sigma`` is not None."""
 
-    distances: Any
-    measure: Array
-    table: Array | None = field(repr=False, default=None)  # (n, n), between the anchors; given to the caller of gram()
+    distances: Annotated[MeasuredDistances, Axes("n d")]
+    measure: Annotated[Array, Axes("n")]
+    table: Annotated[Array | None, CACHE] = field(
+        repr=False, default=None
+    )  # (n, n), between the anchors; given to the caller of gram()
     local: int | None = None
-    sigma: Array | None = None
+    sigma: Annotated[Array | None, Axes("n"), POSITIVE] = None
     floor: float = 0.0  # of local units
-    slack: float = 0.0  # allowed error of a new row's squared distances
+    slack: Annotated[float, FREE] = 0.0  # allowed error of a new row's squared distances
 
     @property
     def anchors(self) -> Array:
@@ -50,14 +53,13 @@ class DenseGraph:
 
     def cross(self, Z: Array) -> Array:
         if self.sigma is None or self.local is None:
-            return self.distances.cross(Z, self.slack) if self.slack else self.distances.cross(Z)
+            return self.distances.cross(Z, self.slack)
         squared = self.distances.cross(Z)
         own = np.maximum(np.sqrt(table_kth(squared, self.measure, self.local)), self.floor)
         return self._in_local_units(squared, own)
 
     def pairs(self, X: Array, Y: Array) -> Array:
-        """Return the squared distances (len(X), len(Y)) that ``cross`` would return if Y were the anchors."""
-        squared = replace(self.distances, anchors=Y).cross(X)
+        squared = self.distances.to(Y).cross(X)
         if self.sigma is None or self.local is None:
             return squared
         own, theirs = (np.sqrt(table_kth(self.distances.cross(Z), self.measure, self.local)) for Z in (X, Y))
@@ -78,24 +80,28 @@ class DenseGraph:
         return squared
 
 
-@dataclass(frozen=True)
-class SparseGraph:
+@dataclass(frozen=True, kw_only=True)
+class SparseGraph(Graph):
     """A graph whose edges satisfy a predicate; stores the radius and the local unit of each anchor."""
 
-    search: Any
+    search: Annotated[Search, Axes("n d")]
     kind: Literal["union", "mutual", "ball"]
-    measure: Array
+    measure: Annotated[Array, Axes("n")]
     k: int = 0  # number of neighbours of union and mutual
-    radii: Array | None = None  # (n,) squared radii of the anchors, for union and mutual
+    radii: Annotated[Array | None, Axes("n")] = None  # (n,) squared radii of the anchors, for union and mutual
     radius: float = 0.0  # radius of a ball
     local: int | None = None
-    sigma: Array | None = None
+    sigma: Annotated[Array | None, Axes("n"), POSITIVE] = None
     floor: float = 0.0  # of local units
-    bridges: Any = None  # CSR: edges that join components, with the cap of their squared length
-    lists: Lists | None = field(repr=False, default=None)  # nearest anchors of the anchors, until gram()
+    bridges: Annotated[csr_array | None, Axes("n n")] = (
+        None  # CSR: edges that join components, with the cap of their squared length
+    )
+    lists: Annotated[Lists | None, CACHE] = field(
+        repr=False, default=None
+    )  # nearest anchors of the anchors, until gram()
 
     @property
-    def distances(self) -> Distances:
+    def distances(self) -> SearchedDistances:
         return self.search.distances
 
     @property
@@ -105,27 +111,26 @@ class SparseGraph:
     def gram(self, runner: Threads) -> csr_array:
         """Return the squared distances of the anchors that are joined, (n, n)."""
         lists = self._nearest_lists(self.anchors, runner) if self.lists is None else self.lists
-        if self.kind != "union" or lists is None:
+        if self.kind != "union" or lists is None or self.radii is None:
             out = self._rows(self.anchors, lists, runner)
             out.sort_indices()
             return out
         n = len(self.anchors)
         back_ptr, back = csr.transpose_within(lists.ptr, lists.index, lists.squared, self.radii, n)
-        ptr, index = csr.transpose_pattern(back_ptr, back, n)
-        ptr, index = csr.union_rows(ptr, index, back_ptr, back)  # j is among the k nearest of i, or i among those of j
+        near = csr_array((np.empty(len(back), np.int8), back, back_ptr), shape=(n, n)).tocsc()  # its transposed pattern
+        # j is among the k nearest of i, or i among those of j
+        ptr, index = csr.union_rows(near.indptr, near.indices, back_ptr, back)
         return self._as_csr(self._measure(self.anchors, ptr, index, runner), self.anchors, self.sigma, runner)
 
     @property
     def row_entries(self) -> int:
-        """About how many entries the search of a row needs, to choose the size of blocks."""
-        return choice.row_entries(self.search)
+        return self.search.row_entries
 
     def without_caches(self) -> SparseGraph:
         """Return the graph without the neighbour lists of the anchors, which only ``gram`` needs."""
         return replace(self, lists=None)
 
     def cross(self, Z: Array) -> csr_array:
-        """Return the squared distances of each row of Z to the anchors it is joined to, (len(Z), n)."""
         runner, beyond = Threads(1), self._beyond(Z)
         if not beyond.any():
             return self._rows(Z, self._nearest_lists(Z, runner), runner)
@@ -136,7 +141,6 @@ class SparseGraph:
         return csr_array((inside.data, inside.indices, ptr), shape=(len(Z), len(self.anchors)))
 
     def nearest(self, Z: Array) -> Array:
-        """Return the index of the nearest anchor of each row."""
         if self._beyond(Z).any():
             return self.distances.nearest(Z)
         lists = self.search.closest(Z, 1, Threads(1))
@@ -144,7 +148,7 @@ class SparseGraph:
 
     def pairs(self, X: Array, Y: Array) -> Array:
         """Return squared distances (len(X), len(Y)), infinite where there is no edge; radii count anchors only."""
-        squared = replace(self.distances, anchors=Y).cross(X)
+        squared = self.distances.to(Y).cross(X)
         (radii, sigma), (their_radii, their_sigma) = (self._own(self._nearest_lists(Z, Threads(1))) for Z in (X, Y))
         units = 1.0 if sigma is None or their_sigma is None else np.multiply.outer(sigma, their_sigma)
         if radii is None or their_radii is None:
@@ -161,7 +165,8 @@ class SparseGraph:
 
     @staticmethod
     def _beyond(Z: Array) -> Array:
-        return np.abs(Z).max(axis=1) > LARGEST_ENTRY
+        beyond: Array = np.abs(Z).max(axis=1) > LARGEST_ENTRY
+        return beyond
 
     def _rows(self, Z: Array, lists: Lists | None, runner: Threads) -> csr_array:
         radii, sigma = self._own(lists)
@@ -199,24 +204,20 @@ class SparseGraph:
         return lists.select(lists.squared <= self.radius**2 * (sigma[lists.rows()] * self.sigma[lists.index]))
 
     @cached_property
-    def _groups(self) -> Any:
+    def _groups(self) -> Reaches:
         reach = self.radii if self.kind == "union" else self.sigma
         assert reach is not None
         return self.search.group(np.sqrt(reach))
-
-    def _pattern(self, lists: Lists) -> tuple[Array, Array]:
-        """Return pointers and columns, each row in increasing order of column (transposing twice sorts)."""
-        ptr, rows = csr.transpose_pattern(lists.ptr, lists.index, len(self.anchors))
-        return csr.transpose_pattern(ptr, rows, len(lists.ptr) - 1)
 
     def _measure(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
         return measure_pairs(self.distances, Z, ptr, index, runner)
 
     def _as_csr(self, lists: Lists, Z: Array, sigma: Array | None, runner: Threads) -> csr_array:
-        across = None if self.bridges is None else self._find_bridges(lists)
+        across = None if self.bridges is None else _find_bridges(self.bridges, lists)
         if across is not None:
-            more = (part.astype(np.int64) for part in (across.indptr, across.indices))
-            ptr, index = csr.union_rows(*self._pattern(lists), *more)
+            pattern = csr_array((np.empty(len(lists.index), np.int8), lists.index, lists.ptr), shape=across.shape)
+            pattern = pattern.sorted_indices()
+            ptr, index = csr.union_rows(pattern.indptr, pattern.indices, across.indptr, across.indices)
             lists = self._measure(Z, ptr, index, runner)
         squared = lists.squared
         if sigma is not None and self.sigma is not None:
@@ -234,22 +235,22 @@ class SparseGraph:
                 out.data[at] = min(out.data[at], length)
         return out
 
-    def _find_bridges(self, lists: Lists) -> csr_array | None:
-        """Return the bridges of the points that coincide with an anchor that has one, as CSR, or None."""
-        here = lists.select(lists.squared == 0)
-        at = csr_array((np.ones(len(here.index)), here.index, here.ptr), shape=(len(lists.ptr) - 1, len(self.anchors)))
-        joined = at @ self.bridges
-        if joined.nnz == 0:
-            return None
-        ones = csr_array((np.ones(self.bridges.nnz), self.bridges.indices, self.bridges.indptr), self.bridges.shape)
-        copies = at @ ones  # equal anchors have the same bridges: take the mean
-        for part in (joined, copies):
-            part.sort_indices()
-        joined.data /= copies.data
-        return joined
+
+def _find_bridges(bridges: csr_array, lists: Lists) -> csr_array | None:
+    """Return the bridges of the points that coincide with an anchor that has one, as CSR, or None."""
+    here = lists.select(lists.squared == 0)
+    at = csr_array((np.ones(len(here.index)), here.index, here.ptr), shape=(len(lists.ptr) - 1, bridges.shape[0]))
+    joined = at @ bridges
+    if joined.nnz == 0:
+        return None
+    copies = at @ csr_array((np.ones(bridges.nnz), bridges.indices, bridges.indptr), bridges.shape)
+    for part in (joined, copies):
+        part.sort_indices()
+    joined.data /= copies.data  # equal anchors have the same bridges: take the mean
+    return joined
 
 
-def with_bridges(graph: SparseGraph, gram: Any, pairs: Array) -> SparseGraph:
+def with_bridges(graph: SparseGraph, gram: csr_array, pairs: Array) -> SparseGraph:
     """Return the graph with the extra edges ``pairs``; a length is capped at the longest edge at its two ends."""
     longest = np.maximum.reduceat(gram.data, gram.indptr[:-1])
     typical = float(np.median(gram.data[gram.data > 0])) if (gram.data > 0).any() else 1.0

@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from .._loops import csr
-from .._runtime.threads import Threads
+from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array
-from ..distances import Distances
-from ..neighbors import Lists, Search, choice
+from ..bandwidths import PairStatistics
+from ..distances import MeasuredDistances, SearchedDistances
+from ..neighbors import Lists, Reaches, Search
 
 
-@dataclass(frozen=True)
-class DenseStatistics:
+@dataclass(frozen=True, kw_only=True)
+class DenseStatistics(PairStatistics):
     """Statistics from the table of all squared distances between the anchors."""
 
-    distances: Any
+    distances: MeasuredDistances
     squared: Array
     measure: Array
     widest: float = np.inf  # number of neighbours in the graph
     exact: bool = True  # all pairs are in the table
 
     def radius(self, k: float) -> float:
-        """Return the median over the anchors of the distance within which mass k lies, without the point itself."""
         return _median_length(table_kth(self.squared, self.measure, k + 1), self.measure)
 
     def pairs(self) -> tuple[Array, Array]:
-        """Return the squared distances of the pairs i < j and their weights; copies of a row are pairs at 0."""
         return _pairs(self.squared, self.measure)
 
 
-@dataclass(frozen=True)
-class SearchStatistics:
+@dataclass(frozen=True, kw_only=True)
+class SearchStatistics(PairStatistics):
     """Statistics through a neighbour search; of more than ``most`` points a fixed sample is used."""
 
-    search: Any
+    search: Search
     measure: Array
     runner: Threads
     widest: float = np.inf
     most: int = 4000
 
     @property
-    def distances(self) -> Distances:
+    def distances(self) -> SearchedDistances:
         return self.search.distances
 
     @property
@@ -59,16 +57,19 @@ class SearchStatistics:
     def radius(self, k: float) -> float:
         """Return the same as ``DenseStatistics.radius``, with the median over the sample."""
         rows = self.sample
-        lists = lists_of_mass(
-            choice.of_any_k(self.search), self.distances.anchors[rows], self.measure, k + 1, self.runner
-        )
+        lists = lists_of_mass(self.search.of_any_k(), self.distances.anchors[rows], self.measure, k + 1, self.runner)
         return _median_length(kth(lists, self.measure, k + 1), self.measure[rows])
 
     def pairs(self) -> tuple[Array, Array]:
         """Return the same as ``DenseStatistics.pairs``, between 2000 of the points."""
         rows = even_sample(self.distances.anchors, 2000)
-        points = self.distances.anchors[rows]
-        return _pairs(replace(self.distances, anchors=points).gram(self.runner), self.measure[rows])
+        table = np.empty((len(rows), len(rows)))
+
+        def fill(block: slice) -> None:
+            table[block] = self.distances.between(rows[block], rows)
+
+        self.runner.each(fill, row_blocks(*table.shape), "distances")
+        return _pairs(table, self.measure[rows])
 
 
 def even_sample(points: Array, most: int) -> Array:
@@ -77,16 +78,19 @@ def even_sample(points: Array, most: int) -> Array:
         return np.arange(len(points))
     slope = np.modf(np.sqrt(2 + np.arange(points.shape[1])))[0] + 0.5
     order = np.argsort(np.nan_to_num(points) @ slope, kind="stable")
-    return order[np.linspace(0, len(order) - 1, most).astype(int)]
+    rows: Array = order[np.linspace(0, len(order) - 1, most).astype(int)]
+    return rows
 
 
-def lists_of_mass(search: Search, Z: Array, measure: Array, mass: float, runner: Threads, groups: Any = None) -> Lists:
+def lists_of_mass(
+    search: Search, Z: Array, measure: Array, mass: float, runner: Threads, groups: Reaches | None = None
+) -> Lists:
     """Return nearest anchors of each row that together hold ``mass``; with ``groups`` also those that reach the row."""
     k = min(len(measure), int(np.ceil(mass)))
     lists = search.closest(Z, k, runner, groups)
     if (measure == 1).all():
         return lists
-    while k < len(measure) and _mass_held(lists, measure).min() < min(mass, measure.sum()) * (1 - 1e-12):
+    while k < len(measure) and _mass_held(lists.nearest(k), measure).min() < min(mass, measure.sum()) * (1 - 1e-12):
         k = min(len(measure), 2 * k)
         lists = search.closest(Z, k, runner, groups)
     return lists
@@ -111,7 +115,8 @@ def table_kth(squared: Array, measure: Array, mass: float) -> Array:
     order = np.argsort(squared, axis=1, kind="stable")
     reached = np.cumsum(measure[order], axis=1) >= mass * (1 - 1e-12)
     first = np.where(reached[:, -1], reached.argmax(axis=1), squared.shape[1] - 1)
-    return np.take_along_axis(squared, order, axis=1)[np.arange(len(squared)), first]
+    found: Array = np.take_along_axis(squared, order, axis=1)[np.arange(len(squared)), first]
+    return found
 
 
 def _median_length(squared: Array, measure: Array) -> float:

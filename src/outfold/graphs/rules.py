@@ -1,46 +1,154 @@
-"""Which anchors a point keeps, as a function of distances alone, so that any point can be asked.
-
-``AllPairs`` keeps everything (dense). The sparse rules keep an edge by a predicate on d(x, x_j)::
-
-    Union(k)    d <= max(r(x), r_j)          Ball(radius)     d <= radius
-    Mutual(k)   d <= min(r(x), r_j)          Threshold(eta)   w >= eta
-
-with r midway between the k-th and the (k+1)-th distance, counting the point itself. ``local=k`` measures
-in local units, d^2 / (sigma(x) sigma_j), sigma the k-th distance: self-tuning with any rule, continuous
-k-NN with a ball. A fitted graph has twin verbs, ``gram()`` and ``cross(Z)``, that give squared distances
-(in local units if asked), dense or as CSR with every kept entry explicit.
-"""
+"""The rules for edges, as values; the predicate of each is in the table of the package."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict
 
-from .._runtime.typing import Array
+import numpy as np
+
+from .. import neighbors
+from .._runtime.threads import Threads
+from .._runtime.typing import Array, Interval
+from ..bandwidths import PairStatistics
+from ..distances import Distances, PointMetric
+from ..neighbors import Lists
+from ..neighbors.faiss import NeighborsTransformer
+from .drawing import check_memory, connecting_radius, expect_kind, unit_floor
+from .fitted import DenseGraph, SparseGraph, midway_radii
+from .pair_statistics import DenseStatistics, SearchStatistics, kth, lists_of_mass, table_kth
+from .protocols import EdgeRule, FittedKernel, Graph
 
 
-def _describe(rule: str, local: int | None) -> str:
-    return rule if local is None else f"{rule}, in units of neighbour {local}"
+class _LocalUnits(TypedDict, total=False):
+    """The fields of a fitted graph that measure in local units; empty if it does not."""
+
+    local: int
+    sigma: Array
+    floor: float
+
+
+def _local_units(local: int, squared: Array) -> _LocalUnits:
+    """Return the local units of the anchors from their squared distances to neighbour ``local``."""
+    sigma = np.sqrt(squared)
+    floor = unit_floor(sigma)
+    return {"local": local, "sigma": np.maximum(sigma, floor), "floor": floor}
+
+
+class _Rule(EdgeRule):
+    """What all rules share: their words."""
+
+    words: ClassVar[str]  # in the report; {0} is the rule
+    advice: ClassVar[str]  # if the graph is disconnected
+
+    if TYPE_CHECKING:
+
+        @property
+        def local(self) -> int | None: ...
+
+    @property
+    def neighbors(self) -> int:
+        return 0
+
+    def describe(self) -> str:
+        words = self.words.format(self)
+        return words if self.local is None else f"{words}, in units of neighbour {self.local}"
+
+    def remedy(self) -> str:
+        return self.advice
 
 
 # -- specifications ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class AllPairs:
+class AllPairs(_Rule):
     """Every point is joined to every anchor; dense."""
 
-    local: int | None = None
+    local: Annotated[int | None, Interval(1)] = None
+    words = "all pairs"
+    advice = "Raise epsilon"
 
-    def describe(self) -> str:
-        return _describe("all pairs", self.local)
+    def statistics(self, metric: PointMetric, points: Array, measure: Array, runner: Threads) -> DenseStatistics:
+        distances = metric.fit(points)
+        check_memory(
+            len(points),
+            "Keep nearest neighbours only (n_neighbors=32) or solve on some of the points (landmarks=5000).",
+        )
+        return DenseStatistics(distances=distances, squared=distances.gram(runner), measure=measure)
 
-    def remedy(self) -> str:
-        return "Raise epsilon"
+    def draw(self, statistics: PairStatistics, kernel: FittedKernel | None, runner: Threads) -> DenseGraph:
+        found = expect_kind(statistics, DenseStatistics)
+        if self.local is None:
+            slack = 0.0 if kernel is None else kernel.slack
+            return DenseGraph(distances=found.distances, measure=found.measure, table=found.squared, slack=slack)
+        units = _local_units(self.local, table_kth(found.squared, found.measure, self.local))
+        return DenseGraph(distances=found.distances, measure=found.measure, table=found.squared, **units)
+
+
+class _SparseRule(_Rule):
+    """A rule that keeps some pairs, through a neighbour search."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def search(self) -> str | NeighborsTransformer: ...
+
+    def statistics(self, metric: PointMetric, points: Array, measure: Array, runner: Threads) -> SearchStatistics:
+        distances = metric.fit(points)
+        if not isinstance(distances, Distances):
+            raise TypeError("Affinities by a callable have no nearest neighbours to search: keep every pair.")
+        return SearchStatistics(
+            search=neighbors.build(distances, self.search),
+            measure=measure,
+            runner=runner,
+            widest=float(self.neighbors or np.inf),
+        )
+
+    def _lists(self, found: SearchStatistics, runner: Threads) -> tuple[Lists | None, _LocalUnits]:
+        """Return the nearest anchors of the anchors that the rule needs, if any, and the local units."""
+        mass = max(self.neighbors + 1 if self.neighbors else 0, self.local or 0)
+        if not mass:
+            return None, {}
+        lists = lists_of_mass(found.search, found.distances.anchors, found.measure, mass, runner)
+        return lists, {} if self.local is None else _local_units(self.local, kth(lists, found.measure, self.local))
+
+    def _ball(self, statistics: PairStatistics, radius: float | Literal["auto"], runner: Threads) -> SparseGraph:
+        """Return the graph of a ball; "auto" is the least radius that probably connects the points."""
+        found = expect_kind(statistics, SearchStatistics)
+        lists, units = self._lists(found, runner)
+        if radius == "auto":
+            radius = connecting_radius(found, units.get("sigma"), runner)
+        return SparseGraph(
+            search=found.search, kind="ball", measure=found.measure, radius=float(radius), lists=lists, **units
+        )
 
 
 @dataclass(frozen=True)
-class Union:
+class _NearestRule(_SparseRule):
+    """A rule that counts neighbours."""
+
+    k: Annotated[int, Interval(2)] = 32
+    search: str | NeighborsTransformer = "auto"
+    local: Annotated[int | None, Interval(1)] = None
+    kind: ClassVar[Literal["union", "mutual"]]
+
+    @property
+    def neighbors(self) -> int:
+        return self.k
+
+    def draw(self, statistics: PairStatistics, kernel: FittedKernel | None, runner: Threads) -> SparseGraph:
+        found = expect_kind(statistics, SearchStatistics)
+        lists, units = self._lists(found, runner)
+        assert lists is not None
+        radii = midway_radii(lists, found.measure, self.k)
+        return SparseGraph(
+            search=found.search, kind=self.kind, measure=found.measure, k=self.k, radii=radii, lists=lists, **units
+        )
+
+
+@dataclass(frozen=True)
+class Union(_NearestRule):
     """x and x_j are joined if either is among the other's k nearest (both counting themselves).
 
     ``search``: "tree", "brute" (all pairs), "faiss", or an object like scikit-learn's KNeighborsTransformer. "auto"
@@ -53,19 +161,13 @@ class Union:
     'union of 10 nearest'
     """
 
-    k: int = 32
-    search: Any = "auto"
-    local: int | None = None
-
-    def describe(self) -> str:
-        return _describe(f"union of {self.k} nearest", self.local)
-
-    def remedy(self) -> str:
-        return "Raise n_neighbors"
+    kind = "union"
+    words = "union of {0.k} nearest"
+    advice = "Raise n_neighbors"
 
 
 @dataclass(frozen=True)
-class Mutual:
+class Mutual(_NearestRule):
     """x and x_j are joined if each is among the other's k nearest (both counting themselves).
 
     >>> from outfold import DiffusionMaps
@@ -74,19 +176,13 @@ class Mutual:
     'mutual 20 nearest'
     """
 
-    k: int = 32
-    search: Any = "auto"
-    local: int | None = None
-
-    def describe(self) -> str:
-        return _describe(f"mutual {self.k} nearest", self.local)
-
-    def remedy(self) -> str:
-        return "Raise k, or use Union"
+    kind = "mutual"
+    words = "mutual {0.k} nearest"
+    advice = "Raise k, or use Union"
 
 
 @dataclass(frozen=True)
-class Ball:
+class Ball(_SparseRule):
     """x and x_j are joined if d <= ``radius`` (in local units if ``local``).
 
     >>> from outfold import Isomap
@@ -95,19 +191,18 @@ class Ball:
     'paths along the ball of radius 0.5'
     """
 
-    radius: float | Literal["auto"]
-    search: Any = "auto"
-    local: int | None = None
+    radius: Annotated[float | Literal["auto"], Interval(0.0, open_low=True)]
+    search: str | NeighborsTransformer = "auto"
+    local: Annotated[int | None, Interval(1)] = None
+    words = "ball of radius {0.radius:.4g}"
+    advice = "Raise the radius"
 
-    def describe(self) -> str:
-        return _describe(f"ball of radius {self.radius:.4g}", self.local)
-
-    def remedy(self) -> str:
-        return "Raise the radius"
+    def draw(self, statistics: PairStatistics, kernel: FittedKernel | None, runner: Threads) -> SparseGraph:
+        return self._ball(statistics, self.radius, runner)
 
 
 @dataclass(frozen=True)
-class Threshold:
+class Threshold(_SparseRule):
     """x and x_j are joined if their Gaussian weight reaches ``eta``: a ball of radius sqrt(-2 epsilon log eta).
 
     >>> from outfold import DiffusionMaps
@@ -116,38 +211,45 @@ class Threshold:
     'weights of at least 0.01'
     """
 
-    eta: float
-    search: Any = "auto"
-    local: int | None = None
+    eta: Annotated[float, Interval(0.0, 1.0, open_low=True)]
+    search: str | NeighborsTransformer = "auto"
+    local: Annotated[int | None, Interval(1)] = None
+    words = "weights of at least {0.eta:g}"
+    advice = "Raise epsilon or lower the threshold"
 
-    def describe(self) -> str:
-        return _describe(f"weights of at least {self.eta:g}", self.local)
-
-    def remedy(self) -> str:
-        return "Raise epsilon or lower the threshold"
+    def draw(self, statistics: PairStatistics, kernel: FittedKernel | None, runner: Threads) -> SparseGraph:
+        assert kernel is not None
+        return self._ball(statistics, kernel.reach(self.eta), runner)
 
 
 @dataclass(frozen=True)
-class DenseOrNearest:
+class DenseOrNearest(_Rule):
     """``AllPairs`` up to ``dense_up_to`` anchors, ``Union(32)`` beyond."""
 
-    local: int | None = None
+    local: Annotated[int | None, Interval(1)] = None
     dense_up_to: int = 3000
+    words = "all pairs up to {0.dense_up_to} points, union of 32 nearest beyond"
+    advice = "Raise n_neighbors or epsilon"
 
-    def choose(self, n: int) -> Any:
+    def choose(self, n: int) -> AllPairs | Union:
         return AllPairs(self.local) if n <= self.dense_up_to else Union(local=self.local)
 
+    def statistics(self, metric: PointMetric, points: Array, measure: Array, runner: Threads) -> PairStatistics:
+        return self.choose(len(points)).statistics(metric, points, measure, runner)
 
-def choose_rule(edges: Any, n: int) -> Any:
+    def draw(self, statistics: PairStatistics, kernel: FittedKernel | None, runner: Threads) -> Graph:
+        return self.choose(len(statistics.measure)).draw(statistics, kernel, runner)
+
+
+def choose_rule(edges: EdgeRule, n: int) -> EdgeRule:
     """Return the rule ``edges``; for ``DenseOrNearest`` the rule that it chooses for ``n`` anchors."""
-    return edges.choose(n) if isinstance(edges, DenseOrNearest) else edges
+    return edges.choose(n)
 
 
-def check_k(edges: Any, measure: Array) -> None:
+def check_k(edges: EdgeRule, measure: Array) -> None:
     """Raise ValueError if k is not smaller than the number of anchors."""
-    k = getattr(edges, "k", 0)
-    if k >= measure.sum():
+    if edges.neighbors >= measure.sum():
         raise ValueError(
-            f"n_neighbors={k} must be smaller than the number of anchors, n = {measure.sum():g}. Lower it, or pass "
-            "n_neighbors=None to keep every pair."
+            f"n_neighbors={edges.neighbors} must be smaller than the number of anchors, n = {measure.sum():g}. Lower "
+            "it, or pass n_neighbors=None to keep every pair."
         )

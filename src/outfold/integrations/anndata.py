@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import MutableMapping
+from typing import Any, Protocol
 
 import numpy as np
 
 from .._runtime.memory import check_fits
 from .._runtime.typing import Array
 from ..data.tables import join_names
+from ..methods.base import SpectralEstimator
 
 _TRIVIAL = {"DiffusionMaps": 1.0, "Roseland": 1.0, "LaplacianEigenmaps": 0.0}  # eigenvalue of the constant eigenvector
 
 
+class Cells(Protocol):
+    """An AnnData object, or anything with these fields."""
+
+    X: Any
+    obsm: MutableMapping[str, Any]
+    obsp: MutableMapping[str, Any]
+    uns: MutableMapping[str, Any]
+
+    def copy(self) -> Cells: ...
+
+
 def embed(
-    adata: Any,
-    method: Any = None,
+    adata: Cells,
+    method: SpectralEstimator | None = None,
     *,
     use_rep: str = "X_pca",
     obsp: str | None = None,
     key_added: str = "outfold",
     trivial: bool = False,
     copy: bool = False,
-) -> Any:
+) -> Cells | None:
     """Embed the observations of an AnnData object, as scanpy's ``tl.diffmap`` does.
 
     Writes coordinates to ``obsm["X_outfold"]``, eigenvalues to ``uns["outfold_evals"]``, and the method and its input
@@ -75,7 +88,7 @@ def embed(
     return adata if copy else None
 
 
-def _keep(adata: Any, method: Any, places: Array, key: str, trivial: bool, how: dict[str, Any]) -> None:
+def _keep(adata: Cells, method: SpectralEstimator, places: Array, key: str, trivial: bool, how: dict[str, Any]) -> None:
     """Write coordinates to ``obsm``, and eigenvalues and settings to ``uns``."""
     name, values = type(method).__name__, getattr(method, "eigenvalues_", None)
     told = {"method": name, "trivial": trivial, **how}
@@ -90,7 +103,7 @@ def _keep(adata: Any, method: Any, places: Array, key: str, trivial: bool, how: 
         adata.uns[f"{key}_evals"] = np.asarray(values, dtype=float)
 
 
-def _features(adata: Any, use_rep: str) -> Array:
+def _features(adata: Cells, use_rep: str) -> Array:
     if use_rep == "X":
         return _dense(adata.X, "X")
     if use_rep not in adata.obsm:
@@ -100,7 +113,7 @@ def _features(adata: Any, use_rep: str) -> Array:
     return _dense(found.to_numpy() if hasattr(found, "to_numpy") else found, f"obsm[{use_rep!r}]")
 
 
-def _affinities(adata: Any, obsp: str) -> Array:
+def _affinities(adata: Cells, obsp: str) -> Array:
     if obsp not in adata.obsp:
         raise ValueError(f"obsp has no {obsp!r}; it has {join_names(list(adata.obsp.keys())) or 'nothing'}.")
     return _dense(adata.obsp[obsp], f"obsp[{obsp!r}]")

@@ -4,26 +4,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .classical_mds import ClassicalMDS
-    from .diffusion_maps import DiffusionMaps
-    from .diffusion_net import DiffusionNet
-    from .grae import GRAE
-    from .isomap import Isomap
-    from .kernel_pca import KernelPCA
-    from .laplacian_eigenmaps import LaplacianEigenmaps
-    from .lle import LocallyLinearEmbedding
-    from .phate import PHATE
-    from .roseland import Roseland
+    from .classical_mds import ClassicalMDS as ClassicalMDS
+    from .diffusion_maps import DiffusionMaps as DiffusionMaps
+    from .diffusion_net import DiffusionNet as DiffusionNet
+    from .grae import GRAE as GRAE
+    from .isomap import Isomap as Isomap
+    from .kernel_pca import KernelPCA as KernelPCA
+    from .laplacian_eigenmaps import LaplacianEigenmaps as LaplacianEigenmaps
+    from .lle import LocallyLinearEmbedding as LocallyLinearEmbedding
+    from .phate import PHATE as PHATE
+    from .roseland import Roseland as Roseland
     from .separate_pieces import Islands as Islands
-    from .spectral_clustering import SpectralClustering
+    from .spectral_clustering import SpectralClustering as SpectralClustering
 
-METHOD_MODULES = {
+PUBLIC_MODULES = {  # the methods that `outfold` exports
     "GRAE": "grae",
     "PHATE": "phate",
     "ClassicalMDS": "classical_mds",
     "DiffusionMaps": "diffusion_maps",
     "DiffusionNet": "diffusion_net",
-    "Islands": "separate_pieces",
     "Isomap": "isomap",
     "KernelPCA": "kernel_pca",
     "LaplacianEigenmaps": "laplacian_eigenmaps",
@@ -31,6 +30,7 @@ METHOD_MODULES = {
     "Roseland": "roseland",
     "SpectralClustering": "spectral_clustering",
 }
+METHOD_MODULES = {**PUBLIC_MODULES, "Islands": "separate_pieces"}
 
 
 def __getattr__(name: str) -> Any:
@@ -43,16 +43,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-__all__ = [
-    "GRAE",
-    "PHATE",
-    "ClassicalMDS",
-    "DiffusionMaps",
-    "DiffusionNet",
-    "Isomap",
-    "KernelPCA",
-    "LaplacianEigenmaps",
-    "LocallyLinearEmbedding",
-    "Roseland",
-    "SpectralClustering",
-]
+__all__ = list(PUBLIC_MODULES)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
 import warnings
 from dataclasses import replace
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -18,11 +21,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._runtime import ownership
 from .._runtime.memory import check_fits
 from .._runtime.threads import Threads
-from .._runtime.typing import Array, Seed
+from .._runtime.typing import Array, Data, Seed, Weights
 from ..data import sources, writers
 from ..data.checkpoints import Checkpoint
 from ..data.sources import Collection, InMemory, Source, collection, require_in_memory
 from ..data.weights import measure_on
+from ..data.writers import Assignable
 from ..engine import cross_fit
 from ..engine import plan as planning
 from ..engine.fit import Fit, Recipe, extend_fit, fit_recipe
@@ -31,16 +35,47 @@ from ..engine.report import Report
 from ..exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
 from ..extensions import Auto, Nystrom, calibration
 from ..extensions.calibration import Calibration, SecondOpinion
-from ..extensions.samples import Model, Samples
+from ..extensions.samples import Extension, Model, Samples
 from ..landmarks import AllRows
 from ..trust import Trust
 from . import parameters
+from .declaration import estimator
+from .parameters import ExtensionChoice, Specification
+
+Output: TypeAlias = Assignable | str | Path | None  # where an embedding is written
+
+if TYPE_CHECKING:
+
+    class Transformer:
+        """What we use of scikit-learn's classes, which have no types."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+        def set_params(self, **params: Any) -> Self: ...
+        def get_feature_names_out(self, input_features: ArrayLike | None = None) -> Array: ...
+        def set_output(self, *, transform: str | None = None) -> Self: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+else:
+
+    class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+        """A transformer of scikit-learn."""
 
 
 class Storable:
-    """An estimator with ``save``. One from ``load(path, mmap=True)`` reads the parts in ``_sealed`` on first use."""
+    """An estimator with ``save``. One from ``load(path, mmap=True)`` reads the parts in ``_sealed`` on first use.
 
-    def save(self, path: Any, *, embedding: bool = False) -> None:
+    ``_stored`` declares the fitted attributes that a file holds: their kind, or the axes of an array (r rows, d
+    features, a anchors, c coordinates), and whether they are optional, whole numbers, or as many as the training rows.
+    """
+
+    _stored: ClassVar[dict[str, str]] = {
+        "n_features_in_": "count",
+        "_n_features_out": "count",
+        "feature_names_in_": "names d; optional",
+        "_sklearn_output_config": "config; optional",
+    }
+
+    def save(self, path: str | os.PathLike[str], *, embedding: bool = False) -> None:
         """Write the fitted model to a file that :func:`outfold.load` reads. An interrupted save leaves the old file.
 
         Parameters
@@ -62,17 +97,17 @@ class Storable:
         self.__dict__[name] = value = sealed[name]()
         return value
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> dict[str, Any]:
         for name in self.__dict__.get("_sealed", {}):
             getattr(self, name)
-        state: Any = super().__getstate__()
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         return {name: value for name, value in state.items() if name != "_sealed"}
 
 
 class TakesCollections:
     """An estimator that takes a Dask collection, whose rows are in partitions, and returns a lazy one."""
 
-    def _collection(self, X: Any) -> Collection | None:
+    def _collection(self, X: Data) -> Collection | None:
         """Return the adapter of X if X is such a collection, None for rows in memory or in files."""
         return collection(X)
 
@@ -90,16 +125,9 @@ STREAMED_ROWS = 1 << 17  # rows embedded at a time
 RUNTIME_PARAMETERS = {"checkpoint", "n_jobs", "verbose"}  # parameters that do not change the fitted model
 
 
-class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """The base of every spectral method; a method adds its parameters and ``_recipe``."""
+class FittedAttributes:
+    """The attributes that a fit sets."""
 
-    # parameters that every method has; subclasses set them in __init__
-    n_jobs: int | None
-    verbose: bool
-    random_state: Seed
-    extension: Any
-    inverse: Any
-    # what a fit sets
     model_: Model
     report_: Report
     embedding_: Array  # in-memory fits only
@@ -108,6 +136,34 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
     landmarks_: Array  # the anchors; row numbers if precomputed
     landmark_indices_: Array | None
     n_features_in_: int
+    extension: ExtensionChoice | None  # parameters of spectral methods, which `_fit` reads
+    inverse: ExtensionChoice | None
+
+
+@estimator
+class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transformer):
+    """The base of every estimator; a spectral method adds its parameters and its eigenproblem.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None
+        Seeds the choice of landmarks; nothing else is random.
+    n_jobs : int or None
+        Threads; None is every core.
+    verbose : bool
+        Show the progress of steps that take longer than two seconds.
+    """
+
+    random_state: Seed = None
+    n_jobs: int | None = None
+    verbose: bool = False
+    _stored: ClassVar[dict[str, str]] = {
+        "model_": "model",
+        "report_": "Report Encoded",
+        "embedding_": "[r c]; optional; rows",
+        "calibration_": "Calibration; optional",
+        "_way_back": "WayBack; optional",
+    }
     _needs_positive = True  # precomputed values must not be negative
 
     def _recipe(self) -> Recipe:
@@ -115,7 +171,7 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
 
     # -- fitting ---------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Data, y: object = None, sample_weight: Weights = None) -> Self:
         """Fit the embedding.
 
         Parameters
@@ -128,33 +184,39 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
         sample_weight : array of shape (n_samples,), optional
             The measure on the training points. A whole-number weight equals repeating the row.
         """
-        fitted = copy.copy(self)  # a fit that fails or is interrupted leaves self as it was
+        fitted = copy.copy(self)
         fitted._fit(X, sample_weight)
+        return self._become(fitted)
+
+    def _become(self, fitted: Self) -> Self:
+        """Take the state of a fitted copy: a fit that fails or is interrupted leaves self as it was."""
         ownership.freeze(fitted)
         self.__dict__ = fitted.__dict__
         for text in self.report_.warnings:
-            warnings.warn(text, SpectrumWarning, stacklevel=2)
+            warnings.warn(text, SpectrumWarning, stacklevel=3)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+    def fit_transform(self, X: Data, y: object = None, sample_weight: Weights = None) -> Array:
         """Fit, then ``transform(X)``."""
-        return self.fit(X, y, sample_weight=sample_weight).transform(X, on_far="keep")
+        embedding: Array = self.fit(X, y, sample_weight=sample_weight).transform(X, on_far="keep")
+        return embedding
 
-    def _fit(self, X: Any, sample_weight: Any) -> None:
+    def _fit(self, X: Data, sample_weight: Weights) -> None:
         recipe = self._recipe()
         runner = self._runner()
         extension = parameters.extension(self.extension, self._precomputed_parameter())
         self._carriers = extension, parameters.extension(self.inverse, None, name="inverse")
         rows, dtype = self._rows(X, recipe)
-        if hasattr(recipe.view, "memory"):
+        limits = recipe.view.long_run
+        if limits is not None:
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
         measure = measure_on(rows, sample_weight)
         seed = parameters.seed(self.random_state)
-        checkpoint = getattr(recipe.view, "checkpoint", Checkpoint())
-        if checkpoint.folder is not None:  # a resumed fit takes the stored `memory`: it sets the chunks
+        checkpoint = Checkpoint() if limits is None else limits.checkpoint
+        if limits is not None and checkpoint.folder is not None:  # a resumed fit takes the stored `memory`
             weights = None if sample_weight is None else measure
-            seed, memory = checkpoint.begin(self._key(rows, weights), seed, recipe.view.memory)
-            recipe = replace(recipe, view=replace(recipe.view, memory=memory))
+            seed, memory = checkpoint.begin(self._key(rows, weights), seed, limits.memory)
+            recipe = replace(recipe, view=recipe.view.within(memory))
         self._fitted_recipe = recipe  # `set_params` may change the parameters afterwards
         found = fit_recipe(rows, recipe, measure, np.random.default_rng(seed), runner)
         found = self._extend_fit(found, rows, recipe, extension, runner)
@@ -162,7 +224,7 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
         checkpoint.finish()
 
     @staticmethod
-    def _extend_fit(found: Fit, rows: Source, recipe: Recipe, extension: Any, runner: Threads) -> Fit:
+    def _extend_fit(found: Fit, rows: Source, recipe: Recipe, extension: Specification, runner: Threads) -> Fit:
         if isinstance(extension, Nystrom):
             return found
         known = found.samples(recipe.view, runner)
@@ -170,20 +232,20 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
             return cross_fit.choose(rows, recipe, found, known, extension, runner)
         return extend_fit(found, rows, known, extension, runner)
 
-    def _key(self, rows: Source, weights: Any) -> str:
+    def _key(self, rows: Source, weights: Weights) -> str:
         """Return a digest of parameters, data and weights, which identifies this fit."""
         told = {name: value for name, value in self.get_params().items() if name not in RUNTIME_PARAMETERS}
         told.update(kind=type(self).__name__, data=rows.fingerprint(), sample_weight=weights)
         parts = (v.tobytes() if isinstance(v, np.ndarray) else repr(v).encode() for _, v in sorted(told.items()))
         return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
-    def _rows(self, X: Any, recipe: Recipe) -> tuple[Source, Any]:
+    def _rows(self, X: Data, recipe: Recipe) -> tuple[Source, np.dtype[Any]]:
         """Return the checked training rows, and the dtype of the embedding."""
         source = sources.open_rows(X)
         if source is None or not recipe.streams:
-            X = self._validate(X if source is None else source.array(), reset=True)
+            values = self._validate(X if source is None else source.array(), reset=True)
             keeps = source is None and not recipe.streams  # the model stores these rows: copy the caller's array
-            return InMemory(ownership.own(X) if keeps else np.ascontiguousarray(X, dtype=float)), X.dtype
+            return InMemory(ownership.own(values) if keeps else np.ascontiguousarray(values, dtype=float)), values.dtype
         if len(source) < 2:
             raise ValueError(f"A fit needs at least 2 rows; {source} has {len(source)}.")
         self.n_features_in_ = source.shape[1]
@@ -191,7 +253,7 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
             self.feature_names_in_ = np.array(source.names, dtype=object)
         return source, np.dtype(float)
 
-    def _adopt(self, found: Fit, dtype: Any) -> None:
+    def _adopt(self, found: Fit, dtype: np.dtype[Any]) -> None:
         for name in ("_way_back", "_witness", "calibration_"):  # caches of an earlier fit
             self.__dict__.pop(name, None)
         self.model_ = found.model
@@ -212,7 +274,7 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
 
     # -- new points ------------------------------------------------------------------------
 
-    def transform(self, X: Any, *, on_far: str = "warn", out: Any = None, return_trust: bool = False) -> Any:
+    def transform(self, X: Data, *, on_far: str = "warn", out: Output = None, return_trust: bool = False) -> Any:
         """Embed any points, new or not: ``row(x) @ basis``.
 
         Parameters
@@ -245,7 +307,7 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
             return embedding.astype(Z.dtype, copy=False), self._add_evidence(Z, embedding, trust)
         return embedding.astype(Z.dtype, copy=False)
 
-    def _embed_rows(self, X: Any, on_far: str, start: int = 0) -> tuple[Array, Array, Trust]:
+    def _embed_rows(self, X: Data, on_far: str, start: int = 0) -> tuple[Array, Array, Trust]:
         """Return the checked rows, their embedding and their trust; messages count rows from ``start``."""
         Z = self._validate(X, reset=False)
         embedding, trust = self.model_.look(Z, self._runner())
@@ -253,7 +315,7 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
             self._answer_far(on_far, Z, embedding, trust, start)
         return Z, embedding, trust
 
-    def _collection(self, X: Any) -> Collection | None:
+    def _collection(self, X: Data) -> Collection | None:
         found = super()._collection(X)
         if found is not None:
             self._refuse_batchwise()
@@ -261,13 +323,13 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
 
     def _refuse_batchwise(self) -> None:
         """Refuse a model whose embedding of a row depends on the other rows of X."""
-        if getattr(getattr(self.model_, "extension", None), "batchwise", False):
+        if self.model_.batchwise:
             raise ValueError(
                 "Joint degrees are those of a whole batch, which must be in memory: in Python pass an array without "
                 "out=, or fit with LeastSquares(degrees='training')."
             )
 
-    def _transform_blocks(self, source: Source | None, X: Any, on_far: str, out: Any) -> Any:
+    def _transform_blocks(self, source: Source | None, X: Data, on_far: str, out: Output) -> Output:
         """Return ``transform(X)``, computed and written a block of rows at a time."""
         self._refuse_batchwise()
         rows = InMemory(self._validate(X, reset=False)) if source is None else source
@@ -311,7 +373,7 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
 
     # -- trust -----------------------------------------------------------------------------
 
-    def trust(self, X: Any, *, coverage: float = 0.9) -> Trust:
+    def trust(self, X: Data, *, coverage: float = 0.9) -> Trust:
         """Return evidence on how reliable ``transform(X)`` is.
 
         The arrays have one entry per row: ``support`` (log kernel mass relative to a typical training row), ``flag``
@@ -326,7 +388,8 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
         coverage = parameters.number("coverage", coverage, low=0.0, high=1.0, open_low=True)
         check_is_fitted(self)
         if (there := self._collection(X)) is not None:
-            return there.transform(self, X, trust=True, coverage=coverage)
+            lazy: Trust = there.transform(self, X, trust=True, coverage=coverage)
+            return lazy
         return self._add_evidence(*self._embed_rows(X, "keep"), coverage)
 
     def _add_evidence(self, Z: Array, embedding: Array, trust: Trust, coverage: float = 0.9) -> Trust:
@@ -342,13 +405,19 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
             ownership.freeze(self._witness)
         return self._witness
 
+    def _operator_eigenvalues(self) -> Array:
+        """Return the eigenvalues of the operator: ``eigenvalues_``, unless a method shows others."""
+        return np.asarray(self.eigenvalues_, dtype=float)
+
     def _samples(self) -> Samples:
         """Return the anchors and their embedding by ``transform``."""
         points: Any = self.landmarks_
         positions = self.model_.embed(points, self._runner())
-        return Samples.of(points, positions, self._anchor_measure, getattr(self._fitted_recipe.view, "metric", None))
+        return Samples.of(points, positions, self._anchor_measure, self._fitted_recipe.view.feature_metric)
 
-    def calibrate(self, X: Any = None, *, sample_weight: Any = None, folds: int = 10, rows: int = 5000) -> Self:
+    def calibrate(
+        self, X: Data | None = None, *, sample_weight: Weights = None, folds: int = 10, rows: int = 5000
+    ) -> Self:
         """Estimate the errors from held-out parts of the training data; ``trust`` then returns ``error``.
 
         Each part is embedded by a fit to the others and compared with its embedding in the fit to all rows, aligned
@@ -386,14 +455,15 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
         ownership.freeze(self.calibration_)
         return self
 
-    def _chosen_extension(self) -> Any:
+    def _chosen_extension(self) -> Extension:
         """Return the extension in use; for "auto" the one that was chosen."""
         extension = self._carriers[0]
         if not isinstance(extension, Auto):
             return extension
-        return self.report_.candidates[0].extension if self.report_.candidates else Nystrom()
+        chosen: Extension = self.report_.candidates[0].extension if self.report_.candidates else Nystrom()
+        return chosen
 
-    def _open_given_rows(self, X: Any) -> Source:
+    def _open_given_rows(self, X: Data) -> Source:
         """Return rows in any form that ``fit`` takes; refuse features other than those of the fit."""
         source = sources.open_rows(X)
         if source is None:
@@ -403,7 +473,7 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
 
     # -- inverse transform -----------------------------------------------------------------
 
-    def inverse_transform(self, Z: Any) -> Array:
+    def inverse_transform(self, Z: Data) -> Array:
         """Map coordinates back to features by the extension that ``inverse`` names, which is fitted on first use.
 
         Parameters
@@ -413,11 +483,14 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
         """
         way_back = self._inverse_model()
         if (there := self._collection(Z)) is not None:
-            return there.transform(self, Z, features=True)
-        Z = check_array(Z, dtype=[np.float64, np.float32])
-        if Z.shape[1] != self._n_features_out:
-            raise ValueError(f"Z has {Z.shape[1]} columns, but the embedding has {self._n_features_out} components.")
-        return way_back.embed(Z, self._runner()).astype(Z.dtype, copy=False)
+            lazy: Array = there.transform(self, Z, features=True)
+            return lazy
+        values: Array = check_array(Z, dtype=[np.float64, np.float32])
+        if values.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"Z has {values.shape[1]} columns, but the embedding has {self._n_features_out} components."
+            )
+        return way_back.embed(values, self._runner()).astype(values.dtype, copy=False)
 
     @property
     def round_trip_error_(self) -> float:
@@ -494,7 +567,7 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
                 return name
         return None
 
-    def _validate(self, X: Any, *, reset: bool) -> Array:
+    def _validate(self, X: Data, *, reset: bool) -> Array:
         if issparse(require_in_memory(X)):
             raise TypeError(
                 f"{type(self).__name__} does not take sparse feature matrices. Reduce them first "
@@ -506,22 +579,22 @@ class SpectralEstimator(TakesCollections, Storable, ClassNamePrefixFeaturesOutMi
         given = self._precomputed_parameter()
         if given and not reset:
             return self._validate_given_rows(X, options, given)
-        X = validate_data(self, X, reset=reset, ensure_min_samples=2 if reset else 1, **options)
+        values: Array = validate_data(self, X, reset=reset, ensure_min_samples=2 if reset else 1, **options)
         if given:
-            _check_square(X, given, self._needs_positive)
-        return X
+            _check_square(values, given, self._needs_positive)
+        return values
 
-    def _validate_given_rows(self, X: Any, options: dict[str, Any], given: str) -> Array:
+    def _validate_given_rows(self, X: Data, options: dict[str, Any], given: str) -> Array:
         """Return checked distances or affinities to the anchors; X may hold those to all training rows."""
-        X = check_array(X, **options)
+        values: Array = check_array(X, **options)
         index: Any = self._columns
-        if X.shape[1] == self.n_features_in_ and X.shape[1] != len(index):
-            X = X[:, index]
-        elif X.shape[1] != len(index):
-            return validate_data(self, X, reset=False, **options)  # raises with both numbers
+        if values.shape[1] == self.n_features_in_ and values.shape[1] != len(index):
+            values = values[:, index]
+        elif values.shape[1] != len(index):
+            validate_data(self, X, reset=False, **options)  # raises with both numbers
         if self._needs_positive:
-            _check_positive(X, given)
-        return X
+            _check_positive(values, given)
+        return values
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

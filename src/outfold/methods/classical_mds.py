@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from ..engine.fit import Recipe
+from .._runtime.typing import FLAG
 from ..operators.centred import Centring, Distant
 from . import parameters
-from .base import SpectralEstimator
-from .centred_recipe import centred_recipe
+from .declaration import estimator
+from .parameters import MetricChoice
+from .spectral_base import SpectralMethod
 
 
-class ClassicalMDS(SpectralEstimator):
+@estimator
+class ClassicalMDS(SpectralMethod):
     """Classical multidimensional scaling: coordinates whose distances are those of the data, with a ``transform``.
 
     The kernel is -d^2 / 2, centred; the embedding sqrt(lambda) v. A new point is its row of squared distances
@@ -19,8 +21,9 @@ class ClassicalMDS(SpectralEstimator):
 
     Parameters
     ----------
-    n_components, landmarks, extension, inverse, solver, random_state, n_jobs, verbose :
-        As in :class:`KernelPCA`.
+    n_components : int, "auto" or sequence of int
+        How many coordinates; "auto" keeps those with lambda > 0.1 lambda_1; a sequence names eigenpairs (1 is
+        the first).
     metric : name, callable or Metric
         Any of scikit-learn's; "precomputed": X holds distances, between the training points in ``fit``
         and to them (or to the landmarks) in ``transform``.
@@ -28,6 +31,7 @@ class ClassicalMDS(SpectralEstimator):
         Distances that are not Euclidean have negative eigenvalues. False selects the largest; True the largest
         in magnitude, with coordinates ``sqrt(|lambda|) v``. ``report_.negative_mass`` is their part of
         ``sum |lambda|``.
+    solver : "auto", "dense", "krylov", "lanczos" or a solver of :mod:`outfold.solvers`
 
     Examples
     --------
@@ -39,32 +43,10 @@ class ClassicalMDS(SpectralEstimator):
     True
     """
 
-    def __init__(
-        self,
-        n_components: Any = 2,
-        *,
-        metric: Any = "euclidean",
-        signed: bool = False,
-        landmarks: Any = None,
-        extension: Any = "nystrom",
-        inverse: Any = "auto",
-        solver: Any = "auto",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.metric = metric
-        self.signed = signed
-        self.landmarks = landmarks
-        self.extension = extension
-        self.inverse = inverse
-        self.solver = solver
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    metric: MetricChoice = "euclidean"
+    signed: Annotated[bool, FLAG] = False
+    _solver_names = parameters.CENTRED_SOLVERS
 
-    def _recipe(self) -> Recipe:
+    def _eigenproblem(self) -> Distant:
         metric = parameters.metric(self.metric)
-        definite = metric is not None and metric.name == "euclidean"
-        return centred_recipe(self, Distant(metric, Centring(parameters.flag(self, "signed"), definite)))
+        return Distant(metric, Centring(bool(self.signed), metric is not None and metric.name == "euclidean"))

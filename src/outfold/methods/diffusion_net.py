@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from .._runtime.ownership import own
+from .._runtime.threads import Threads
+from .._runtime.typing import Data, Weights
 from ..data.weights import sample_measure
 from ..engine.inverse import InverseModel
+from ..engine.model import ExtendedModel, SpectralModel
 from ..extensions.samples import Samples
 from ..neural import Net, training
 from ..neural.network import Standardization
 from . import parameters
 from .base import SpectralEstimator
+from .declaration import estimator
 from .diffusion_maps import DiffusionMaps
 from .network_base import NetworkEstimator
+from .parameters import Components, ExtensionChoice, Specification
 
 
+@estimator
 class DiffusionNet(NetworkEstimator):
     """Diffusion Nets: an encoder that learns a spectral embedding, and a decoder from coordinates back to features.
 
@@ -39,8 +46,6 @@ class DiffusionNet(NetworkEstimator):
         As in the spectral method; it replaces that method's own value.
     spectral : a spectral method, optional
         The method whose embedding is learnt; None is :class:`DiffusionMaps`. It is cloned, not changed.
-    hidden : sequence of int
-        Widths of the encoder's hidden layers; the decoder has them in reverse.
     activation : "relu", "elu", "tanh", "sigmoid" or "sine"
     weight_decay : float
         mu. scikit-learn's MLPRegressor has ``alpha/(2N) sum |W|^2`` beside ``1/(2Nd) sum |o - y|^2``, with d outputs:
@@ -56,23 +61,8 @@ class DiffusionNet(NetworkEstimator):
     max_iter : int, optional
         Iterations of L-BFGS (None: 500) or epochs of Adam (None: as many as see 2,000,000 rows in all, between 10 and
         200).
-    batch : int
-        Rows per step of Adam.
-    rate : float
-        The initial learning rate of Adam; it falls along a cosine.
-    validation : float
-        The share of the rows that is held out; training returns the parameters with the least error on them. 0: none.
-    patience : int, optional
-        Iterations without a smaller error before training ends (None: 50 of L-BFGS, 30 of Adam).
-    tolerance : float
-        The relative decrease that counts as a smaller error.
     random_state : int, RandomState or None
         Seeds the spectral method, first weights, batches and held-out rows.
-    device : "auto", "cpu", "cuda" or another of PyTorch's
-    n_jobs : int or None
-        Threads; None is every core.
-    verbose : bool
-        Show the progress of steps that take longer than two seconds.
 
     Attributes
     ----------
@@ -92,50 +82,24 @@ class DiffusionNet(NetworkEstimator):
     ((3, 2), (3, 2))
     """
 
-    def __init__(
-        self,
-        n_components: Any = 2,
-        *,
-        spectral: Any = None,
-        hidden: Any = (100, 100),
-        activation: str = "relu",
-        weight_decay: float = 1e-6,
-        eigen_penalty: float = 0.0,
-        inverse: Any = "net",
-        solver: str = "auto",
-        max_iter: int | None = None,
-        batch: int = 256,
-        rate: float = 2e-3,
-        validation: float = 0.1,
-        patience: int | None = None,
-        tolerance: float = 1e-3,
-        random_state: Any = None,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.spectral = spectral
-        self.hidden = hidden
-        self.activation = activation
-        self.weight_decay = weight_decay
-        self.eigen_penalty = eigen_penalty
-        self.inverse = inverse
-        self.solver = solver
-        self.max_iter = max_iter
-        self.batch = batch
-        self.rate = rate
-        self.validation = validation
-        self.patience = patience
-        self.tolerance = tolerance
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_components: Components = field(default=2, kw_only=False)
+    spectral: SpectralEstimator | None = None
+    hidden: Sequence[int] = (100, 100)  # these are checked as parameters of `Net`
+    activation: str = "relu"
+    weight_decay: float = 1e-6
+    eigen_penalty: float = 0.0
+    inverse: ExtensionChoice | None = "net"
+    solver: str = "auto"
+    max_iter: int | None = None
+
+    _stored: ClassVar[dict[str, str]] = {
+        "spectral_": "estimator; optional; rows",
+        "decoder_history_": "history; optional",
+    }
 
     # -- fitting ---------------------------------------------------------------------------
 
-    def _fit(self, X: Any, sample_weight: Any) -> None:
+    def _fit(self, X: Data, sample_weight: Weights) -> None:
         seed = parameters.seed(self.random_state)
         encoder = self._net(seed)
         inverse = None if self.inverse is None else parameters.extension(self.inverse, None, name="inverse")
@@ -148,7 +112,9 @@ class DiffusionNet(NetworkEstimator):
         self.spectral_ = method
         embedding = np.asarray(self.spectral_.embedding_, dtype=float)
         counted = measure > 0
-        known = Samples.of(rows[counted], embedding[counted], measure[counted], None, self.spectral_.model_)
+        model = self.spectral_.model_
+        assert isinstance(model, SpectralModel | ExtendedModel)
+        known = Samples.of(rows[counted], embedding[counted], measure[counted], None, model)
         network, self.history_ = encoder.learn(known, runner)
         places = self._adopt_network(network, rows, measure, runner)
         self.embedding_ = embedding.astype(X.dtype, copy=False)
@@ -164,22 +130,9 @@ class DiffusionNet(NetworkEstimator):
 
     def _net(self, seed: int) -> Net:
         """Return the specification of the encoder, checked."""
-        found = Net(
-            self.hidden,
-            self.activation,
-            self.weight_decay,
-            self.eigen_penalty,
-            self.solver,
-            self.max_iter,
-            self.batch,
-            self.rate,
-            self.validation,
-            self.patience,
-            self.tolerance,
-            seed,
-            self.device,
-        )
-        return parameters.net(found, type(self).__name__)
+        shared = ("hidden", "activation", "weight_decay", "eigen_penalty", "solver", "max_iter", "device")
+        chosen = {name: getattr(self, name) for name in shared}
+        return parameters.net(Net(**chosen, training=self._training(), random_state=seed), type(self).__name__)
 
     def _method(self, seed: int) -> SpectralEstimator:
         """Return an unfitted clone of the spectral method, with ``n_components`` of this estimator."""
@@ -192,17 +145,13 @@ class DiffusionNet(NetworkEstimator):
         given = method._precomputed_parameter()
         if given:
             raise ValueError(f"spectral: {given}='precomputed' has no features for a network to learn from.")
-        asked = {
-            "n_components": self.n_components,
-            "extension": "nystrom",
-            "n_jobs": self.n_jobs,
-            "verbose": self.verbose,
-        }
-        if known.get("random_state") is None:
-            asked["random_state"] = seed
-        return clone(method).set_params(**asked)
+        seeded = {} if known.get("random_state") is not None else {"random_state": seed}
+        fresh: SpectralEstimator = clone(method)
+        return fresh.set_params(
+            n_components=self.n_components, extension="nystrom", n_jobs=self.n_jobs, verbose=self.verbose, **seeded
+        )
 
-    def _learn_back(self, spec: Any, known: Samples, encoder: Net, runner: Any) -> None:
+    def _learn_back(self, spec: Specification | None, known: Samples, encoder: Net, runner: Threads) -> None:
         """Fit the decoder from coordinates to features, and measure ``reconstruction_error_``."""
         for name in ("_way_back", "decoder_history_", "reconstruction_error_"):
             self.__dict__.pop(name, None)
@@ -220,13 +169,13 @@ class DiffusionNet(NetworkEstimator):
         decoder, self.decoder_history_ = spec.learn(replace(known, points=known.points / scale), runner)
         last = self.decoder_history_.get("held_out", 2 * self.decoder_history_["fit"])
         error = float(np.sqrt(np.min(last, initial=np.inf) / known.values.shape[1]))
-        self._way_back = InverseModel(decoder, scale, error, spec, ())
+        self._way_back = InverseModel(model=decoder, scale=scale, error=error, extension=spec, candidates=())
         squares = np.square(self._way_back.embed(known.points, runner) - known.values).sum(axis=1)
         self.reconstruction_error_ = float(share @ squares)
 
     # -- how good it is --------------------------------------------------------------------
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Data, y: object = None) -> float:
         """Return -(mean squared error) of ``transform(X)`` against the spectral method's extension: for grid searches.
 
         Parameters

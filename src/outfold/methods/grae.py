@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from .._runtime.ownership import own
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import FREE, Array, Data, Interval, Options, Weights
 from ..engine.fit import check_points
 from ..engine.inverse import InverseModel
 from ..extensions.alignment import Alignment
 from ..neural import training
 from ..neural.extension import network, spacing, split_held_out
-from ..neural.network import ACTIVATIONS, Standardization
+from ..neural.network import ACTIVATIONS, Network, Standardization
 from . import parameters
+from .declaration import estimator
 from .network_base import NetworkEstimator
-from .separate_pieces import Islands, embed_quietly
+from .separate_pieces import Islands, PieceMethod, embed_quietly
 
 SHARED_FRACTION = 0.2  # share of a subsample that is common to all subsamples
 TRAINING_ROWS, EPOCH_RANGE = 300_000, (5, 400)  # rows read by all epochs together; the fewest and the most epochs
 SMALL_BATCH, LARGE_BATCH, LARGE_BATCH_FROM = 64, 256, 10_000  # batch sizes up to and beyond LARGE_BATCH_FROM rows
+PATIENT_EPOCHS = 50  # default of `patience`
 
 
-@dataclass(frozen=True)
+@runtime_checkable
+class Embedding(Protocol):
+    """An estimator that embeds the rows it is fitted to."""
+
+    def fit_transform(self, X: Array) -> Array: ...
+
+
+Target: TypeAlias = Embedding | ArrayLike | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class GraeReport:
     """The report of a fit of GRAE."""
 
@@ -39,8 +53,8 @@ class GraeReport:
     target: str
     parts: int  # subsamples the target was computed on
     iterations: int
-    extension_gap: float  # largest |transform - target| over the training rows
-    reconstruction: float  # mean squared error per feature, over the training rows
+    extension_gap: Annotated[float, FREE]  # largest |transform - target| over the training rows
+    reconstruction: Annotated[float, FREE]  # mean squared error per feature, over the training rows
     amplification: float = 1.0
     warnings: tuple[str, ...] = ()
 
@@ -57,6 +71,7 @@ class GraeReport:
         )
 
 
+@estimator
 class GRAE(NetworkEstimator):
     """Geometry regularised autoencoder: an encoder and a decoder, with coordinates that follow an embedding.
 
@@ -81,8 +96,6 @@ class GRAE(NetworkEstimator):
         lambda.
     relax : float in (0, 1]
         The share of lambda that remains at the end of training; lambda falls geometrically.
-    hidden : sequence of int
-        Widths of the encoder's hidden layers; the decoder has them in reverse.
     activation : "sine", "relu", "elu", "tanh" or "sigmoid"
         A decoder has few inputs and must separate near points, which sines learn sooner (Sitzmann et al., 2020).
     weight_decay : float
@@ -93,23 +106,8 @@ class GRAE(NetworkEstimator):
         fifth of their rows in common; over the common rows, each is aligned to the first.
     epochs : int, optional
         Epochs of Adam; None: as many as read 300,000 rows in all, between 5 and 400.
-    batch : int, optional
-        Rows per step; None: 64, or 256 if there are more than 10,000 rows.
-    rate : float
-        The initial learning rate of Adam; it falls along a cosine.
-    validation : float
-        The share of the rows that is held out; training returns the parameters with the least loss on them. 0: none.
-    patience : int
-        Epochs without a smaller loss before training ends.
-    tolerance : float
-        The relative decrease that counts as a smaller loss.
     random_state : int, RandomState or None
         Seeds the target, first weights, batches, subsamples and held-out rows.
-    device : "auto", "cpu", "cuda" or another of PyTorch's
-    n_jobs : int or None
-        Threads; None is every core.
-    verbose : bool
-        Show the progress of steps that take longer than two seconds.
 
     Attributes
     ----------
@@ -128,53 +126,23 @@ class GRAE(NetworkEstimator):
     ((3, 2), (3, 3))
     """
 
-    inverse = None
+    n_components: Annotated[int, Interval(1)] = field(default=2, kw_only=False)
+    target: Target = None
+    weight: Annotated[float, Interval(0)] = 100.0
+    relax: Annotated[float, Interval(0, 1, open_low=True)] = 1.0
+    hidden: Annotated[Sequence[int], Interval(1)] = (400, 200, 100)
+    activation: Annotated[str, Options(*ACTIVATIONS)] = "sine"
+    weight_decay: Annotated[float, Interval(0)] = 0.0
+    target_rows: Annotated[int, Interval(10)] = 10_000
+    epochs: Annotated[int | None, Interval(1)] = None
+    inverse = None  # no parameters: the decoder is the inverse
     extension = None
-
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        target: Any = None,
-        weight: float = 100.0,
-        relax: float = 1.0,
-        hidden: Any = (400, 200, 100),
-        activation: str = "sine",
-        weight_decay: float = 0.0,
-        target_rows: int = 10_000,
-        epochs: int | None = None,
-        batch: int | None = None,
-        rate: float = 2e-3,
-        validation: float = 0.1,
-        patience: int = 50,
-        tolerance: float = 1e-3,
-        random_state: Any = None,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.target = target
-        self.weight = weight
-        self.relax = relax
-        self.hidden = hidden
-        self.activation = activation
-        self.weight_decay = weight_decay
-        self.target_rows = target_rows
-        self.epochs = epochs
-        self.batch = batch
-        self.rate = rate
-        self.validation = validation
-        self.patience = patience
-        self.tolerance = tolerance
-        self.random_state = random_state
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
 
     # -- fitting ---------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]
+    _stored: ClassVar[dict[str, str]] = {"_way_back": "WayBack", "reconstruction_error_": "float"}
+
+    def fit(self, X: Data, y: object = None) -> Self:  # type: ignore[override]
         """Compute the target embedding, and train both networks.
 
         Parameters
@@ -184,21 +152,16 @@ class GRAE(NetworkEstimator):
         """
         return super().fit(X, y)
 
-    def fit_transform(self, X: Any, y: Any = None) -> Array:  # type: ignore[override]
+    def fit_transform(self, X: Data, y: object = None) -> Array:  # type: ignore[override]
         """Fit, then ``transform(X)``."""
-        return self.fit(X, y).transform(X, on_far="keep")
+        embedding: Array = self.fit(X, y).transform(X, on_far="keep")
+        return embedding
 
-    def _fit(self, X: Any, sample_weight: Any = None) -> None:
+    def _fit(self, X: Data, sample_weight: Weights = None) -> None:
         seed = parameters.seed(self.random_state)
-        hidden = parameters.widths("hidden", self.hidden)
-        columns = parameters.count("n_components", self.n_components)
-        weight = parameters.number("weight", self.weight, low=0.0)
-        relax = parameters.number("relax", self.relax, low=0.0, high=1.0, open_low=True)
-        decay = parameters.number("weight_decay", self.weight_decay, low=0.0)
-        share = parameters.number("validation", self.validation, low=0.0, high=0.9)
-        most = parameters.count("target_rows", self.target_rows, low=10)
-        parameters.one_of("activation", self.activation, tuple(ACTIVATIONS))
-        self._plan(seed, rows=1)  # refuses invalid parameters before the rows are read
+        parameters.check(self)
+        validation = self._training().validation
+        columns, weight = int(self.n_components), float(self.weight)
         training.library()
         X = self._validate(X, reset=True)
         plan = self._plan(seed, rows=len(X))
@@ -208,20 +171,19 @@ class GRAE(NetworkEstimator):
             # a plain autoencoder has no target: random values set the scale of the coordinates
             embedding, parts = np.random.default_rng([seed, 4]).normal(size=(len(rows), columns)), 0
         else:
-            embedding, parts = self._target(rows, columns, most, seed)
+            embedding, parts = self._target(rows, columns, int(self.target_rows), seed)
         measure = np.ones(len(rows))
         source, middle = (Standardization.of(values, measure, common=True) for values in (rows, embedding))
         rng = np.random.default_rng(seed)
-        layers = (rows.shape[1], *hidden, columns)
+        layers = (rows.shape[1], *(int(width) for width in self.hidden), columns)
         start = [
             training.initial(sizes, self.activation, spacing(values, runner), rng)
             for sizes, values in ((layers, source(rows)), (layers[::-1], middle(embedding)))
         ]
-        held = split_held_out(np.arange(len(rows)), share, rng)
+        held = split_held_out(np.arange(len(rows)), validation, rng)
         depth = len(start[0])
-        task = training.Autoencoder(
-            source(rows), middle(embedding), held, self.activation, depth, weight, relax, decay, plan
-        )
+        settings = self.activation, depth, weight, float(self.relax), float(self.weight_decay)
+        task = training.Autoencoder(source(rows), middle(embedding), held, *settings, plan)
         trained = training.train(task, [*start[0], *start[1]], plan, runner)
         self.history_ = trained.history
         places = self._adopt_network(
@@ -232,37 +194,40 @@ class GRAE(NetworkEstimator):
         self._settle(rows, places, embedding, decoder, parts, runner)
 
     def _plan(self, seed: int, rows: int) -> training.Schedule:
-        epochs = training.passes(TRAINING_ROWS, rows, *EPOCH_RANGE) if self.epochs is None else self.epochs
-        batch = self.batch if self.batch is not None else SMALL_BATCH if rows <= LARGE_BATCH_FROM else LARGE_BATCH
+        options = self._training()
         return training.Schedule(
-            "adam",
-            parameters.count("epochs", epochs),
-            parameters.count("batch", batch),
-            parameters.number("rate", self.rate, low=0.0, open_low=True),
-            parameters.count("patience", self.patience),
-            parameters.number("tolerance", self.tolerance, low=0.0),
-            seed,
-            self.device,
+            solver="adam",
+            iterations=self.epochs or training.passes(TRAINING_ROWS, rows, *EPOCH_RANGE),
+            batch=options.batch or (SMALL_BATCH if rows <= LARGE_BATCH_FROM else LARGE_BATCH),
+            rate=options.rate,
+            patience=options.patience or PATIENT_EPOCHS,
+            tolerance=options.tolerance,
+            seed=seed,
+            device=self.device,
         )
 
-    def _settle(self, rows: Array, places: Array, embedding: Array, decoder: Any, parts: int, runner: Threads) -> None:
+    def _settle(
+        self, rows: Array, places: Array, embedding: Array, decoder: Network, parts: int, runner: Threads
+    ) -> None:
         """Store the decoder, the reconstruction error and the report."""
         squares = np.square(decoder.embed(places, runner) - rows).sum(axis=1)
         self.reconstruction_error_ = float(squares.mean())
         spread = np.square(rows - rows.mean(axis=0)).sum(axis=1).mean()
         error = np.sqrt(self.reconstruction_error_ / spread)
-        self._way_back = InverseModel(decoder, np.ones(places.shape[1]), float(error), "GRAE", ())
+        self._way_back = InverseModel(
+            model=decoder, scale=np.ones(places.shape[1]), error=float(error), extension="GRAE", candidates=()
+        )
         told = "none" if not parts else type(self.target).__name__ if self.target is not None else "Islands"
         self.report_ = GraeReport(
-            "GRAE",
-            len(rows),
-            rows.shape[1],
-            places.shape[1],
-            told,
-            parts,
-            len(self.history_["loss"]),
-            float(np.abs(places - embedding).max()) if parts else 0.0,
-            self.reconstruction_error_ / rows.shape[1],
+            method="GRAE",
+            n_samples=len(rows),
+            n_features=rows.shape[1],
+            n_components=places.shape[1],
+            target=told,
+            parts=parts,
+            iterations=len(self.history_["loss"]),
+            extension_gap=float(np.abs(places - embedding).max()) if parts else 0.0,
+            reconstruction=self.reconstruction_error_ / rows.shape[1],
         )
 
     # -- the target ------------------------------------------------------------------------
@@ -270,28 +235,32 @@ class GRAE(NetworkEstimator):
     def _target(self, rows: Array, columns: int, most: int, seed: int) -> tuple[Array, int]:
         """Return the target embedding of the rows, and the number of subsamples it was computed on."""
         target = Islands(n_jobs=self.n_jobs) if self.target is None else self.target
-        if not hasattr(target, "fit_transform"):
+        if not isinstance(target, Embedding):
             return _positions(target, len(rows), columns), 1
-        if _is_fitted(target):
+        if isinstance(target, PieceMethod) and _is_fitted(target):
             return _positions(embed_quietly(target, rows), len(rows), columns), 1
         asked = {"n_components": columns, "random_state": seed, "n_jobs": self.n_jobs}
-        known = target.get_params(deep=False)
+        unfitted = clone(target)
+        known = unfitted.get_params(deep=False)
         settings = {
             name: value
             for name, value in asked.items()
             if name in known and (name == "n_components" or known[name] is None)
         }
-        fresh = lambda: clone(target).set_params(**settings)  # noqa: E731
-        find = lambda part: _positions(fresh().fit_transform(part), len(part), columns)  # noqa: E731
+        unfitted.set_params(**settings)
+
+        def find(part: Array) -> Array:
+            return _positions(clone(unfitted).fit_transform(part), len(part), columns)
+
         rng = np.random.default_rng([seed, 3])
         if len(rows) <= most:
             return find(rows), 1
-        if not hasattr(target, "transform"):
+        if not isinstance(target, PieceMethod):
             return _in_parts(rows, find, most, rng)
         chosen = np.sort(rng.choice(len(rows), most, replace=False))
-        return _positions(embed_quietly(fresh().fit(rows[chosen]), rows), len(rows), columns), 1
+        return _positions(embed_quietly(unfitted.fit(rows[chosen]), rows), len(rows), columns), 1
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Data, y: object = None) -> float:
         """Return -(mean squared error) per feature of ``reconstruct(X)``: for grid searches.
 
         Parameters
@@ -303,15 +272,15 @@ class GRAE(NetworkEstimator):
         return -float(np.square(left).mean())
 
 
-def _is_fitted(target: Any) -> bool:
+def _is_fitted(target: object) -> bool:
     try:
         check_is_fitted(target)
     except (NotFittedError, TypeError):
         return False
-    return hasattr(target, "transform")
+    return True
 
 
-def _positions(values: Any, rows: int, columns: int) -> Array:
+def _positions(values: ArrayLike, rows: int, columns: int) -> Array:
     """Return the target embedding as an array of shape (rows, columns), checked."""
     found = np.array(values, dtype=float)
     if found.shape != (rows, columns):
@@ -327,7 +296,7 @@ def _positions(values: Any, rows: int, columns: int) -> Array:
     return found
 
 
-def _in_parts(rows: Array, find: Any, most: int, rng: np.random.Generator) -> tuple[Array, int]:
+def _in_parts(rows: Array, find: Callable[[Array], Array], most: int, rng: np.random.Generator) -> tuple[Array, int]:
     """Return an embedding by subsamples, each aligned to the first over their common rows, and their number."""
     order = rng.permutation(len(rows))
     shared = max(2, int(SHARED_FRACTION * most))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from ..engine.fit import Recipe
+from .. import graphs
+from .._runtime.typing import FLAG, Options
 from ..operators.centred import Centring
 from ..operators.geodesic import Geodesic
 from . import parameters
-from .base import SpectralEstimator
-from .centred_recipe import centred_recipe
+from .declaration import After, estimator
+from .parameters import MetricChoice, SparseRule
+from .spectral_base import SpectralMethod
 
 
-class Isomap(SpectralEstimator):
+@estimator
+class Isomap(SpectralMethod):
     """Isomap: coordinates whose distances are the lengths of shortest paths through a neighbour graph.
 
     The kernel is -D^2 / 2 with D the geodesic distance, centred; the embedding sqrt(lambda) v. A new point reaches
@@ -20,8 +23,9 @@ class Isomap(SpectralEstimator):
 
     Parameters
     ----------
-    n_components, extension, inverse, random_state, n_jobs, verbose :
-        As in :class:`KernelPCA`.
+    n_components : int, "auto" or sequence of int
+        How many coordinates; "auto" keeps those with lambda > 0.1 lambda_1; a sequence names eigenpairs (1 is
+        the first).
     n_neighbors : int, or a rule ``Union(k)`` or ``Ball(radius)`` of :mod:`outfold.graphs`
         Neighbours of a point beside itself, as in scikit-learn (a ``Union`` counts the point itself); or all
         within a radius.
@@ -47,38 +51,23 @@ class Isomap(SpectralEstimator):
     True
     """
 
-    def __init__(
-        self,
-        n_components: Any = 2,
-        *,
-        n_neighbors: Any = 10,
-        metric: Any = "euclidean",
-        signed: bool = False,
-        landmarks: Any = None,
-        components: str = "warn",
-        extension: Any = "nystrom",
-        inverse: Any = "auto",
-        solver: Any = "auto",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.signed = signed
-        self.landmarks = landmarks
-        self.components = components
-        self.extension = extension
-        self.inverse = inverse
-        self.solver = solver
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_neighbors: int | SparseRule = 10
+    metric: MetricChoice = "euclidean"
+    signed: Annotated[bool, FLAG] = False
+    components: Annotated[str, Options("warn", "error", "largest", "join"), After("landmarks")] = "warn"
+    _solver_names = parameters.CENTRED_SOLVERS
 
-    def _recipe(self) -> Recipe:
-        policy = parameters.one_of("components", self.components, parameters.COMPONENT_CHOICES)
-        centring = Centring(parameters.flag(self, "signed"))
-        return centred_recipe(
-            self, Geodesic(parameters.metric(self.metric), parameters.paths_along(self.n_neighbors), centring, policy)
-        )
+    def _eigenproblem(self) -> Geodesic:
+        centring = Centring(bool(self.signed))
+        return Geodesic(parameters.metric(self.metric), _edge_rule(self.n_neighbors), centring, self.components)
+
+
+def _edge_rule(value: int | SparseRule) -> graphs.Union | graphs.Ball:
+    """Return the rule of the graph: k neighbours beside the point itself, or the rule that was passed."""
+    if isinstance(value, graphs.Union | graphs.Ball):
+        parameters.check_rule(value)
+        parameters.refuse_local_unit(value, "kernels of diffusion maps; paths have the lengths of the data")
+        return value
+    if isinstance(value, graphs.Mutual | graphs.Threshold | graphs.AllPairs):
+        raise ValueError(f"n_neighbors={value!r}: paths run along a count of neighbours, Union(k) or Ball(radius).")
+    return graphs.Union(parameters.count("n_neighbors", value) + 1)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated
 
-from ..engine.fit import Recipe
+from .. import kernels
+from .._runtime.typing import Array, Interval, Options
 from ..operators.centred import Centring, Kernels
 from . import parameters
-from .base import SpectralEstimator
-from .centred_recipe import centred_recipe
+from .declaration import estimator
+from .spectral_base import SpectralMethod
 
 
-class KernelPCA(SpectralEstimator):
+@estimator
+class KernelPCA(SpectralMethod):
     """Kernel PCA: principal components in the feature space of any kernel.
 
     With K the kernel between the training points, centred to K~ = H K H, and K~ v = lambda v, the embedding is
@@ -32,17 +35,7 @@ class KernelPCA(SpectralEstimator):
         Degree of "poly".
     coef0 : float
         Constant term of "poly" and "sigmoid".
-    landmarks : None, int, float, array or a choice of :mod:`outfold.landmarks`
-        Solve on these points only (a count, a fraction, or the points) and extend to the rest.
-    extension, inverse :
-        As in :class:`DiffusionMaps`.
     solver : "auto", "dense", "krylov", "lanczos" or a solver of :mod:`outfold.solvers`
-    random_state : int, RandomState or None
-        Seeds the choice of landmarks; nothing else is random.
-    n_jobs : int or None
-        Threads; None is every core.
-    verbose : bool
-        Show the progress of steps that take longer than two seconds.
 
     Examples
     --------
@@ -55,35 +48,20 @@ class KernelPCA(SpectralEstimator):
 
     _needs_positive = False
 
-    def __init__(
-        self,
-        n_components: Any = 2,
-        *,
-        kernel: Any = "linear",
-        gamma: float | str | None = None,
-        degree: float = 3,
-        coef0: float = 1,
-        landmarks: Any = None,
-        extension: Any = "nystrom",
-        inverse: Any = "auto",
-        solver: Any = "auto",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.landmarks = landmarks
-        self.extension = extension
-        self.inverse = inverse
-        self.solver = solver
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    kernel: str | Callable[[Array, Array], float] = "linear"
+    gamma: Annotated[float | str | None, Interval(0, open_low=True), Options("auto")] = None
+    degree: Annotated[float, Interval(0, open_low=True)] = 3
+    coef0: Annotated[float, Interval()] = 1
+    _solver_names = parameters.CENTRED_SOLVERS
 
-    def _recipe(self) -> Recipe:
-        kernel = parameters.named_kernel(self)
-        return centred_recipe(self, Kernels(kernel, Centring(definite=kernel is not None and kernel.definite)))
+    def _eigenproblem(self) -> Kernels:
+        kernel, gamma = self.kernel, self.gamma
+        if not callable(kernel):
+            parameters.one_of("kernel", kernel, (*kernels.NAMED, "precomputed"))
+        if isinstance(gamma, str) and kernel != "rbf":
+            raise ValueError(f"gamma='auto' is chosen for kernel='rbf'; with kernel={kernel!r} pass a number or None.")
+        if kernel == "precomputed":
+            return Kernels(None, Centring(definite=False))
+        scale = gamma if gamma is None or isinstance(gamma, str) else float(gamma)
+        named = kernels.Named(kernel, scale, float(self.degree), float(self.coef0))
+        return Kernels(named, Centring(definite=named.definite))

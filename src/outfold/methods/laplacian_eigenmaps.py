@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from ..engine.fit import Recipe
-from . import parameters
-from .affinity_recipe import affinity_recipe
-from .base import SpectralEstimator
+import numpy as np
+
+from .._runtime.typing import Array, Options
+from ..engine.fit import Fit
+from ..engine.model import ExtendedModel, SpectralModel
+from ..operators.affinity_graph import Affinities
+from ..operators.laplacian import LaplacianRule, Unnormalized
+from ..operators.low_rank import LowRankDiffusion
+from ..operators.markov import Markov
+from .declaration import After, estimator
+from .spectral_base import AffinityMethod
 
 
-class LaplacianEigenmaps(SpectralEstimator):
+@estimator
+class LaplacianEigenmaps(AffinityMethod):
     """Laplacian eigenmaps: the smoothest functions on the graph, with a ``transform``.
 
     L psi = mu D psi with L = D - W ("random_walk": diffusion maps at alpha=0, t=0), or L v = mu v
@@ -19,10 +27,9 @@ class LaplacianEigenmaps(SpectralEstimator):
 
     Parameters
     ----------
-    n_components, epsilon, kernel, n_neighbors, threshold, metric, landmarks :
-        As in :class:`DiffusionMaps`; "auto" components are those with 1 - mu > 0.1 (1 - mu_1).
-    components, extension, inverse, solver, random_state, n_jobs, verbose :
-        As in :class:`DiffusionMaps`.
+    n_components : int, "auto" or sequence of int
+        How many coordinates; "auto" keeps those with 1 - mu > 0.1 (1 - mu_1); a sequence names eigenpairs (1 is the
+        first non-trivial).
     laplacian : "random_walk" or "unnormalized"
 
     Examples
@@ -34,45 +41,19 @@ class LaplacianEigenmaps(SpectralEstimator):
     ((1, 2), [0.051, 0.051])
     """
 
-    def __init__(
-        self,
-        n_components: Any = 2,
-        *,
-        epsilon: Any = "auto",
-        laplacian: str = "random_walk",
-        kernel: Any = "gaussian",
-        n_neighbors: Any = "auto",
-        threshold: float | None = None,
-        metric: Any = "euclidean",
-        landmarks: Any = None,
-        components: str = "warn",
-        extension: Any = "nystrom",
-        inverse: Any = "auto",
-        solver: Any = "auto",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.laplacian = laplacian
-        self.kernel = kernel
-        self.n_neighbors = n_neighbors
-        self.threshold = threshold
-        self.metric = metric
-        self.landmarks = landmarks
-        self.components = components
-        self.extension = extension
-        self.inverse = inverse
-        self.solver = solver
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    laplacian: Annotated[str, Options("random_walk", "unnormalized"), After("epsilon")] = "random_walk"
 
-    def _recipe(self) -> Recipe:
-        return affinity_recipe(self, self.n_components, parameters.laplacian(self.laplacian))
+    def _eigenproblem(self) -> Affinities | LowRankDiffusion:
+        return self._over_affinities(Markov(0.0, power=0.0) if self.laplacian == "random_walk" else Unnormalized())
 
-    def _adopt(self, found: Any, dtype: Any) -> None:
+    def _adopt(self, found: Fit, dtype: np.dtype[Any]) -> None:
         super()._adopt(found, dtype)
         if self.laplacian == "random_walk":
             self.eigenvalues_ = 1 - found.eigenvalues
+
+    def _operator_eigenvalues(self) -> Array:
+        values = super()._operator_eigenvalues()
+        model = self.model_
+        assert isinstance(model, SpectralModel | ExtendedModel)
+        result: Array = values if isinstance(model.rule, LaplacianRule) else 1 - values
+        return result

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .. import neighbors
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Axes, Data, Seed
 from ..distances import Metric, clip_entries
-from ..extensions.samples import Samples, by_blocks
-from ..neighbors import choice
-from ..neural import Network
+from ..engine.fit import Recipe
+from ..engine.inverse import InverseModel
+from ..extensions.samples import FittedExtension, Model, Samples, by_blocks
+from ..neighbors import Search, choice
+from ..neural import Network, Training
 from ..trust import Nearness, Reference, Trust
 from . import parameters
 from .base import SpectralEstimator
+from .declaration import After, estimator
 
 DOMAIN_ROWS = 2000  # training rows that a model stores, to flag rows outside the data
 
@@ -26,8 +29,8 @@ DOMAIN_ROWS = 2000  # training rows that a model stores, to flag rows outside th
 class DomainGuard:
     """A sample of the training rows, and the distances from it that count as outside the data."""
 
-    known: Samples
-    search: Any
+    known: Annotated[Samples, Axes("n d c")]
+    search: Annotated[Search, Axes("n d")]
     nearness: Nearness
     reference: Reference
 
@@ -53,11 +56,11 @@ class DomainGuard:
 
 
 @dataclass(frozen=True)
-class NetworkModel:
+class NetworkModel(Model):
     """An encoder, and the guard that flags rows outside the data."""
 
-    encoder: Network
-    sentinel: DomainGuard
+    encoder: Annotated[Network, Axes("d c")]
+    sentinel: Annotated[DomainGuard, Axes("d c")]
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         return self.look(Z, runner)[0]
@@ -79,21 +82,50 @@ class NetworkModel:
         return self.sentinel.known.values[self.sentinel.look(Z, Threads(1))[0]]
 
 
-class NetworkEstimator(SpectralEstimator):
-    """The interface of the spectral methods, for a model that is a network."""
+class NetworkAttributes(SpectralEstimator):
+    """The attributes that training sets."""
 
     model_: NetworkModel
-    report_: Any
+    report_: Any  # that of the spectral method, or of GRAE
     history_: dict[str, Array]
     reconstruction_error_: float
 
-    def _recipe(self) -> Any:
+
+@estimator
+class NetworkEstimator(NetworkAttributes):
+    """The interface of the spectral methods, for a model that is a network.
+
+    Parameters
+    ----------
+    hidden : sequence of int
+        Widths of the encoder's hidden layers; the decoder has them in reverse.
+    training : Training of :mod:`outfold.neural`, optional
+        Batches, learning rate, held-out rows and the end of training: ``Training(batch=64, rate=2e-3, validation=0.1,
+        patience=50, tolerance=1e-3)``.
+    device : "auto", "cpu", "cuda" or another of PyTorch's
+    """
+
+    training: Training | None = None
+    device: Annotated[str, After("random_state")] = "auto"
+    _stored: ClassVar[dict[str, str]] = {
+        "history_": "history",
+        "eigenvalues_": "[c]; optional",
+        "reconstruction_error_": "float; optional",
+    }
+
+    def _training(self) -> Training:
+        """Return the options of training, checked."""
+        found = Training() if self.training is None else self.training
+        parameters.check_training(found)
+        return found
+
+    def _recipe(self) -> Recipe:
         raise ValueError(
             f"{type(self).__name__} is a network, without the stages of a spectral method to plan, tune or expand: how "
             "long it takes is found out by training. Ask the method it follows instead."
         )
 
-    def calibrate(self, X: Any = None, **options: Any) -> Any:
+    def calibrate(self, X: Data | None = None, **options: object) -> Self:
         """Raise ValueError: a network stores no training rows to hold out. See ``report_`` and ``history_`` instead."""
         raise ValueError(
             f"{type(self).__name__} keeps no training rows to hold out. Calibrate the spectral method with "
@@ -123,11 +155,12 @@ class NetworkEstimator(SpectralEstimator):
         return self.model_.encoder
 
     @property
-    def decoder_(self) -> Any:
+    def decoder_(self) -> FittedExtension:
         """The network from coordinates to features."""
-        return self._inverse_model().model
+        decoder: FittedExtension = self._inverse_model().model
+        return decoder
 
-    def _inverse_model(self) -> Any:
+    def _inverse_model(self) -> InverseModel:
         check_is_fitted(self)
         if not hasattr(self, "_way_back"):
             raise ValueError("inverse=None: no way back was learnt. Fit with inverse='net'.")
@@ -135,7 +168,7 @@ class NetworkEstimator(SpectralEstimator):
 
     # -- reconstruction --------------------------------------------------------------------
 
-    def reconstruct(self, X: Any) -> Array:
+    def reconstruct(self, X: Data) -> Array:
         """Return r(x) = decode(encode(x)): the rows without what the coordinates do not represent, such as noise.
 
         Parameters
@@ -147,7 +180,7 @@ class NetworkEstimator(SpectralEstimator):
         runner = self._runner()
         return self._inverse_model().embed(self.model_.embed(Z, runner), runner).astype(Z.dtype, copy=False)
 
-    def is_outlier(self, X: Any, rho: float = 10.0) -> Array:
+    def is_outlier(self, X: Data, rho: float = 10.0) -> Array:
         """Return whether ``|x - r(x)|^2`` >= rho times its mean over the training rows (``reconstruction_error_``).
 
         Parameters
@@ -158,9 +191,10 @@ class NetworkEstimator(SpectralEstimator):
         """
         rho = parameters.number("rho", rho, low=0.0, open_low=True)
         left = np.asarray(self.reconstruct(X), dtype=float) - self._validate(X, reset=False)
-        return np.square(left).sum(axis=1) >= rho * self.reconstruction_error_
+        outside: Array = np.square(left).sum(axis=1) >= rho * self.reconstruction_error_
+        return outside
 
-    def sample(self, n: int = 100, *, spread: float = 1.0, random_state: Any = None) -> Array:
+    def sample(self, n: int = 100, *, spread: float = 1.0, random_state: Seed = None) -> Array:
         """Return new rows like the training rows: coordinates drawn around those of training rows, decoded.
 
         z = z_i + s (z_k - z_i), with i a row of the stored sample, k one of its ``PARTNERS`` nearest rows there, and s
@@ -181,7 +215,7 @@ class NetworkEstimator(SpectralEstimator):
 PARTNERS = 5  # nearest rows that `sample` interpolates towards
 
 
-def _between(places: Array, n: int, spread: float, random_state: Any) -> Array:
+def _between(places: Array, n: int, spread: float, random_state: Seed) -> Array:
     """Return ``n`` points on lines from random rows of ``places`` to near rows."""
     rng = np.random.default_rng(parameters.seed(random_state))
     scale = places.std(axis=0)
@@ -190,4 +224,5 @@ def _between(places: Array, n: int, spread: float, random_state: Any) -> Array:
     count = min(PARTNERS + 1, len(places))
     lists = search.closest(search.distances.anchors[chosen], count, Threads(1))
     other = lists.index[lists.ptr[:-1] + rng.integers(min(1, count - 1), count, n)]
-    return places[chosen] + spread * rng.uniform(size=(n, 1)) * (places[other] - places[chosen])
+    between: Array = places[chosen] + spread * rng.uniform(size=(n, 1)) * (places[other] - places[chosen])
+    return between

@@ -5,44 +5,69 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Sequence
+import typing
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from numbers import Integral, Real
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from .. import bandwidths, distances, extensions, graphs, kernels, landmarks, neural, solvers
+from .. import bandwidths, distances, extensions, graphs, landmarks, neural, solvers
 from .._runtime.memory import free_memory
+from .._runtime.typing import FLAG, Array, Interval, Options, Seed
+from ..bandwidths import BandwidthRule
 from ..data.checkpoints import Checkpoint
 from ..graphs import rules
-from ..neural import extension as neural_extension
-from ..neural.network import ACTIVATIONS
-from ..operators import laplacian as operators_laplacian
-from ..operators import markov
-from ..solvers import shift_invert
+from ..graphs.protocols import EdgeRule
+from ..landmarks import Landmarks
+from ..solvers import Solver, shift_invert
 
 ON_FAR = ("warn", "nan", "raise", "nearest")
-AFFINITY_KERNELS = ("gaussian", "self_tuning", "continuous_knn", "precomputed")
 EPSILON_RULES = ("auto", "median", "neighbor", "slope", "percentile")
 MARKOV_SOLVERS = ("auto", "dense", "lanczos", "shift_invert", "lobpcg")
-COMPONENT_CHOICES = ("warn", "error", "largest", "join")
-COORDINATES = ("diffusion", "canonical")
 CENTRED_SOLVERS = ("auto", "dense", "lanczos", "krylov")
 RESIDUAL_SOLVERS = ("auto", "dense", "shift_invert", "lanczos")
 SEARCHES = ("auto", "tree", "brute", "faiss")
-LAPLACIANS = ("random_walk", "unnormalized")
 
 
-def one_of(name: str, value: Any, valid: Sequence[str]) -> str:
+# -- types of parameters -------------------------------------------------------------------
+
+
+class Predictor(Protocol):
+    """A regressor, such as those of scikit-learn."""
+
+    def fit(self, X: Array, y: Array) -> object: ...
+
+    def predict(self, X: Array) -> Array: ...
+
+
+Epsilon: TypeAlias = float | str | BandwidthRule
+SparseRule: TypeAlias = graphs.Union | graphs.Mutual | graphs.Ball | graphs.Threshold
+Neighbors: TypeAlias = int | str | SparseRule | None
+MetricChoice: TypeAlias = str | Callable[..., float] | distances.Metric
+Components: TypeAlias = int | str | Sequence[int] | Array
+SolverChoice: TypeAlias = str | Solver
+LandmarkChoice: TypeAlias = ArrayLike | Landmarks | None
+Specification: TypeAlias = extensions.Extension | extensions.Auto
+ExtensionChoice: TypeAlias = str | Specification | Predictor
+
+
+# -- names and numbers ---------------------------------------------------------------------
+
+
+def one_of(name: str, value: object, valid: Sequence[str]) -> str:
     """Return ``value`` if it is one of the valid names, else raise an error that lists them."""
     if not isinstance(value, str) or value not in valid:
         raise ValueError(f"{name}={value!r} is not known. Valid: {', '.join(map(repr, valid))}.")
     return value
 
 
-def number(name: str, value: Any, *, low: float, high: float = math.inf, open_low: bool = False) -> float:
+def number(name: str, value: object, *, low: float, high: float = math.inf, open_low: bool = False) -> float:
     """Return ``value`` as a float within the bounds."""
     bound = f"{'>' if open_low else '>='} {low:g}" + (f" and <= {high:g}" if math.isfinite(high) else "")
     if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
@@ -53,38 +78,80 @@ def number(name: str, value: Any, *, low: float, high: float = math.inf, open_lo
     return plain
 
 
-def count(name: str, value: Any, *, low: int = 1) -> int:
+def count(name: str, value: object, *, low: int = 1) -> int:
     """Return ``value`` as a whole number >= low."""
     if not isinstance(value, Integral) or isinstance(value, bool | np.bool_) or value < low:
         raise ValueError(f"{name}={value!r} must be a whole number >= {low}.")
     return int(value)
 
 
-def steps(value: Any) -> int | None:
-    """Return a whole number of diffusion steps, None for "auto"."""
-    if isinstance(value, str):
-        one_of("t", value, ("auto",))
-        return None
-    return count("t", value)
+def widths(name: str, value: object) -> tuple[int, ...]:
+    """Return the number of units of each hidden layer."""
+    if isinstance(value, str) or not isinstance(value, Iterable) or not np.iterable(value):
+        raise ValueError(f"{name}={value!r} must hold the widths of the hidden layers, such as (100, 100).")
+    return tuple(count(name, width) for width in value)
 
 
-def seed(value: Any) -> int:
+def seed(value: Seed) -> int:
     """Return a whole number drawn from a random_state."""
     return int(check_random_state(value).randint(2**31 - 1))
 
 
-def bandwidth(value: Any, *, auto: Any) -> Any:
+# -- fields with marks ---------------------------------------------------------------------
+
+ABOVE_ZERO, LOCAL = Interval(0, open_low=True), Annotated[int | None, Interval(1)]
+LABELS: dict[tuple[type, str], str] = {  # what messages call a field: the parameter of the estimator that it stands for
+    (graphs.Union, "k"): "n_neighbors",
+    (graphs.Mutual, "k"): "n_neighbors",
+    (graphs.Threshold, "eta"): "threshold",
+}
+
+
+def check(value: object, name: str = "") -> None:
+    """Refuse an object with a field that its marks do not allow; ``name`` begins the message."""
+    kind: type = type(value)
+    for field, hint in marked_fields(kind).items():
+        label = LABELS.get((kind, field), field)
+        _check_field(f"{name}: {label}" if name else label, getattr(value, field), hint)
+
+
+@cache
+def marked_fields(kind: type) -> dict[str, Any]:
+    """Return the annotation of every field of a class that has a range, options or a flag."""
+    hints = get_type_hints(kind, include_extras=True)
+    marks = (Interval, Options, type(FLAG))
+    return {f: hint for f, hint in hints.items() if any(isinstance(m, marks) for m in get_args(hint)[1:])}
+
+
+def _check_field(label: str, value: object, hint: Any) -> None:
+    kind, *marks = get_args(hint)
+    parts = get_args(kind) if get_origin(kind) in (typing.Union, UnionType) else (kind,)
+    literals = [text for part in parts if get_origin(part) is Literal for text in get_args(part)]
+    if (value is None and NoneType in parts) or (isinstance(value, str) and value in literals):
+        return
+    options = next((mark for mark in marks if isinstance(mark, Options)), None)
+    interval = next((mark for mark in marks if isinstance(mark, Interval)), None)
+    if FLAG in marks and not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{label}={value!r} must be True or False.")
+    if literals and isinstance(value, str):
+        one_of(label, value, literals)
+    elif options is not None and (interval is None or isinstance(value, str)):
+        one_of(label, value, options.choices)
+    elif interval is not None and get_origin(kind) in (tuple, Sequence):
+        widths(label, value)
+    elif interval is not None and float in parts:
+        number(label, value, low=interval.low, high=float(interval.high), open_low=interval.open_low)
+    elif interval is not None:
+        count(label, value, low=int(interval.low))
+
+
+# -- stages --------------------------------------------------------------------------------
+
+
+def bandwidth(value: Epsilon, *, auto: BandwidthRule) -> BandwidthRule:
     """Return the bandwidth rule of a number, a name or a rule; ``auto`` is the rule of "auto"."""
-    if isinstance(value, bandwidths.Fixed):
-        number("epsilon", value.epsilon, low=0.0, open_low=True)
-    elif isinstance(value, bandwidths.Percentile):
-        number("q", value.q, low=0.0, high=100.0)
-    elif isinstance(value, bandwidths.Neighbor) and value.k != "auto":
-        count("k", value.k)
-    if hasattr(value, "bandwidth"):
-        return value
     if isinstance(value, str):
-        named = {
+        named: dict[str, BandwidthRule] = {
             "auto": auto,
             "median": bandwidths.Percentile(50.0),
             "neighbor": bandwidths.Neighbor(16),
@@ -92,98 +159,45 @@ def bandwidth(value: Any, *, auto: Any) -> Any:
             "percentile": bandwidths.Percentile(1.0),
         }
         return named[one_of("epsilon", value, EPSILON_RULES)]
-    return bandwidths.Fixed(number("epsilon", value, low=0.0, open_low=True))
+    if isinstance(value, int | float) or not hasattr(value, "bandwidth"):
+        return bandwidths.Fixed(number("epsilon", value, low=0.0, open_low=True))
+    check(value)
+    return value
 
 
-def stages(estimator: Any) -> dict[str, Any]:
-    """Return metric, edges and kernel from the parameters that every kernel method has."""
-    metric, kernel = estimator.metric, estimator.kernel
-    if callable(kernel):
-        _only_affinities(estimator, "a kernel callable")
-        return {"metric": kernels.CallableKernel(kernel), "edges": graphs.AllPairs(), "kernel": kernels.Affinity()}
-    one_of("kernel", kernel, AFFINITY_KERNELS)
-    if not (callable(metric) or isinstance(metric, distances.Metric)):
-        one_of("metric", metric, distances.METRICS)
-    local = {"self_tuning": 7, "continuous_knn": 7}.get(kernel)
-    rule = bandwidth(estimator.epsilon, auto=bandwidths.Neighbor() if local is None else bandwidths.Fixed(0.5))
-    if kernel == "continuous_knn" and estimator.epsilon != "auto":
-        raise ValueError(
-            f"kernel='continuous_knn' has no epsilon (given {estimator.epsilon!r}): its edges all weigh 1. Its delta "
-            "is set by n_neighbors=outfold.graphs.Ball(delta)."
-        )
-    if kernel == "self_tuning" and not isinstance(rule, bandwidths.Fixed):
-        raise ValueError(
-            f"kernel='self_tuning' measures in local units, so epsilon={estimator.epsilon!r} must be 'auto' (0.5) "
-            "or a number near 1."
-        )
-    if kernel == "precomputed" or (isinstance(metric, str) and metric == "precomputed"):
-        _no_sparse_rule(estimator, "a precomputed matrix")
-        if kernel == "precomputed":
-            _only_affinities(estimator, "kernel='precomputed'")
-        if local:
-            raise ValueError(f"kernel={kernel!r} needs features or a metric to search, not metric='precomputed'.")
-        spec = kernels.Affinity() if kernel == "precomputed" else kernels.Gaussian(rule)
-        edges: Any = graphs.AllPairs()
-        metric = None
-    else:
-        spec = kernels.Gaussian(
-            bandwidths.Fixed(math.inf) if kernel == "continuous_knn" else rule, 0.5 if local else None
-        )
-        edges = edge_rule(estimator.n_neighbors, estimator.threshold, kernel, local)
-        metric = distances.Metric.of(metric)
-    if isinstance(edges, graphs.AllPairs | graphs.Threshold) and rule == bandwidths.Fixed(math.inf):
-        raise ValueError("epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors, else it is all ones.")
-    return {"metric": metric, "edges": edges, "kernel": spec}
-
-
-def _only_affinities(estimator: Any, what: str) -> None:
-    """Refuse parameters that have no effect when X or a callable supplies the affinities."""
-    _no_sparse_rule(estimator, what)
-    if not (isinstance(estimator.epsilon, str) and estimator.epsilon == "auto"):
-        raise ValueError(f"{what} gives affinities as they are, so epsilon={estimator.epsilon!r} would do nothing.")
-
-
-def _no_sparse_rule(estimator: Any, what: str) -> None:
-    if estimator.n_neighbors not in (None, "auto") or estimator.threshold is not None:
-        raise ValueError(f"n_neighbors and threshold search features; with {what} leave them at their defaults.")
-
-
-def edge_rule(n_neighbors: Any, threshold: Any, kernel: str, local: int | None) -> Any:
+def edge_rule(n_neighbors: Neighbors, threshold: float | None, kernel: str, local: int | None) -> EdgeRule:
     """Return the rule that selects pairs; the rule of "auto" depends on the number of anchors."""
     if threshold is not None:
-        _check_rule(rule := graphs.Threshold(threshold, local=local))
+        check_rule(rule := graphs.Threshold(threshold, local=local))
         if n_neighbors not in (None, "auto"):
             raise ValueError(
                 f"n_neighbors={n_neighbors!r} and threshold={threshold!r} both say which pairs to keep: pass one."
             )
         return replace(rule, eta=float(threshold))
-    if isinstance(n_neighbors, graphs.Union | graphs.Mutual | graphs.Ball | graphs.Threshold):
-        _check_rule(n_neighbors)
+    if isinstance(n_neighbors, SparseRule):
+        check_rule(n_neighbors)
         if local is None:
-            _no_local_unit(n_neighbors, "kernel='self_tuning' or 'continuous_knn'")
+            refuse_local_unit(n_neighbors, "kernel='self_tuning' or 'continuous_knn'")
         return replace(n_neighbors, local=local if n_neighbors.local is None else n_neighbors.local)
     if isinstance(n_neighbors, str):
         one_of("n_neighbors", n_neighbors, ("auto",))
-        return graphs.Ball("auto", local=local) if kernel == "continuous_knn" else rules.DenseOrNearest(local)
-    if n_neighbors is None:
-        return graphs.Ball("auto", local=local) if kernel == "continuous_knn" else graphs.AllPairs(local)
-    k = count("n_neighbors", n_neighbors, low=2)
-    return graphs.Ball("auto", local=k) if kernel == "continuous_knn" else graphs.Union(k, local=local)
+    k = None if n_neighbors is None or isinstance(n_neighbors, str) else count("n_neighbors", n_neighbors, low=2)
+    if kernel == "continuous_knn":
+        return graphs.Ball("auto", local=local if k is None else k)
+    if k is not None:
+        return graphs.Union(k, local=local)
+    return graphs.AllPairs(local) if n_neighbors is None else rules.DenseOrNearest(local)
 
 
-def _no_local_unit(rule: Any, where: str) -> None:
+def refuse_local_unit(rule: SparseRule, where: str) -> None:
     if rule.local is not None:
         raise ValueError(f"n_neighbors={rule!r} measures in units of neighbour {rule.local}, which is for {where}.")
 
 
-def _check_rule(rule: Any) -> None:
-    if rule.local is not None:
-        count("local", rule.local)
-    if isinstance(rule, graphs.Union | graphs.Mutual):
-        count("n_neighbors", rule.k, low=2)
-    elif isinstance(rule, graphs.Ball) and rule.radius != "auto":
-        number("radius", rule.radius, low=0.0, open_low=True)
-    elif isinstance(rule, graphs.Threshold) and number("threshold", rule.eta, low=0.0, high=1.0, open_low=True) == 1:
+def check_rule(rule: SparseRule) -> None:
+    """Refuse an edge rule with a number outside its range, or a search that is none."""
+    check(rule)
+    if isinstance(rule, graphs.Threshold) and rule.eta == 1:
         raise ValueError("threshold=1 keeps nothing but the points themselves; it must be below 1.")
     if isinstance(rule.search, str):
         one_of("search", rule.search, SEARCHES)
@@ -194,100 +208,17 @@ def _check_rule(rule: Any) -> None:
         )
 
 
-def flag(estimator: Any, name: str) -> bool:
-    value = getattr(estimator, name)
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name}={value!r} must be True or False.")
-    return bool(value)
-
-
-def metric(value: Any) -> Any:
+def metric(value: MetricChoice) -> distances.Metric | None:
     """Return a metric, or None for metric="precomputed"."""
     if isinstance(value, str) and one_of("metric", value, distances.METRICS) == "precomputed":
         return None
     return distances.Metric.of(value)
 
 
-def named_kernel(estimator: Any) -> Any:
-    """Return a kernel of scikit-learn with its parameters, or None for kernel="precomputed"."""
-    kernel, gamma = estimator.kernel, estimator.gamma
-    if not callable(kernel):
-        one_of("kernel", kernel, (*kernels.NAMED, "precomputed"))
-    if isinstance(gamma, str):
-        one_of("gamma", gamma, ("auto",))
-        if kernel != "rbf":
-            raise ValueError(f"gamma='auto' is chosen for kernel='rbf'; with kernel={kernel!r} pass a number or None.")
-    elif gamma is not None:
-        gamma = number("gamma", gamma, low=0.0, open_low=True)
-    degree = number("degree", estimator.degree, low=0.0, open_low=True)
-    coef0 = number("coef0", estimator.coef0, low=-math.inf)
-    return None if isinstance(kernel, str) and kernel == "precomputed" else kernels.Named(kernel, gamma, degree, coef0)
-
-
-def paths_along(value: Any) -> Any:
-    """Return the edge rule of Isomap's graph: k neighbours beside the point itself, or the rule that was passed."""
-    if isinstance(value, graphs.Union | graphs.Ball):
-        _check_rule(value)
-        _no_local_unit(value, "kernels of diffusion maps; paths have the lengths of the data")
-        return value
-    if isinstance(value, graphs.Mutual | graphs.Threshold | graphs.AllPairs):
-        raise ValueError(f"n_neighbors={value!r}: paths run along a count of neighbours, Union(k) or Ball(radius).")
-    return graphs.Union(count("n_neighbors", value) + 1)
-
-
-def low_rank_stages(estimator: Any, normalization: Any) -> dict[str, Any]:
-    """Return metric, kernel and the other stages of solver=LowRank(), or raise an error if it does not apply."""
-    found, asked = stages(estimator), f"solver={estimator.solver!r}"
-    if estimator.landmarks is None:
-        raise ValueError(f"{asked} needs landmarks: pass a count, a fraction, points or a choice of outfold.landmarks.")
-    if estimator._precomputed_parameter():
-        raise ValueError(f"{asked} measures from rows to landmarks: pass features, not a precomputed matrix.")
-    if isinstance(estimator.kernel, str) and estimator.kernel != "gaussian":
-        raise ValueError(
-            f"{asked} needs a positive definite kernel, kernel='gaussian' or a callable that is; "
-            f"kernel={estimator.kernel!r} is not."
-        )
-    if not isinstance(found["edges"], graphs.AllPairs | rules.DenseOrNearest):
-        raise ValueError(f"{asked} keeps all landmarks in a row: leave n_neighbors and threshold at their defaults.")
-    if not isinstance(normalization, markov.Markov):
-        raise ValueError(f"{asked} solves Markov operators: pass laplacian='random_walk', or another solver.")
-    if normalization.canonical:
-        raise ValueError(f"{asked} gives coordinates='diffusion' only; for 'canonical' leave the solver at 'auto'.")
-    if found["kernel"] == kernels.Gaussian(bandwidths.Fixed(math.inf)):
-        raise ValueError("epsilon=inf weighs all landmarks alike; a low-rank kernel needs a finite one.")
-    policy = one_of("components", estimator.components, COMPONENT_CHOICES)
-    if policy not in ("warn", "error"):
-        raise ValueError(f"components={policy!r} edits a graph, and {asked} has none: pass 'warn' or 'error'.")
-    tolerance = number("tolerance", estimator.solver.tolerance, low=0.0, high=0.1, open_low=True)
-    return {"metric": found["metric"], "kernel": found["kernel"], "components": policy, "tolerance": tolerance}
-
-
-DENSE_LANDMARKS = 1000  # up to this many, a row uses all landmarks; beyond, the 32 nearest are as exact and far cheaper
-
-
-def landmark_stages(estimator: Any) -> dict[str, Any]:
-    """Return metric, edges and kernel of landmark diffusion."""
-    found = metric(estimator.metric)
-    if found is None:
-        raise ValueError("metric='precomputed' has no rows to stream: pass features, or use DiffusionMaps.")
-    n_neighbors = estimator.n_neighbors
-    if isinstance(n_neighbors, graphs.Mutual | graphs.Ball | graphs.Threshold):
-        raise ValueError(
-            f"n_neighbors={n_neighbors!r}: a row keeps all landmarks (None), a count of them, or Union(k)."
-        )
-    rule = bandwidth(estimator.epsilon, auto=bandwidths.Neighbor())
-    if rule == bandwidths.Fixed(math.inf):
-        raise ValueError("epsilon=inf weighs all kept landmarks alike; landmark diffusion needs a finite one.")
-    edges = edge_rule(n_neighbors, None, "gaussian", None)
-    if isinstance(edges, rules.DenseOrNearest):
-        edges = replace(edges, dense_up_to=DENSE_LANDMARKS)
-    return {"metric": found, "edges": edges, "kernel": kernels.Gaussian(rule)}
-
-
 UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
-def memory(value: Any) -> float:
+def memory(value: float | str) -> float:
     """Return bytes from a number or a text such as "4GB"; "auto" is 70 % of the free memory."""
     if isinstance(value, str):
         if value == "auto":
@@ -299,7 +230,7 @@ def memory(value: Any) -> float:
     return number("memory", value, low=0.0, open_low=True)
 
 
-def checkpoint(value: Any) -> Checkpoint:
+def checkpoint(value: str | os.PathLike[str] | Checkpoint | None) -> Checkpoint:
     """Return a Checkpoint with a folder, or one that stores nothing if ``value`` is None."""
     if isinstance(value, Checkpoint):
         return value
@@ -308,18 +239,18 @@ def checkpoint(value: Any) -> Checkpoint:
     return Checkpoint(value)
 
 
-def solver(value: Any, among: Sequence[str] = MARKOV_SOLVERS) -> Any:
+def solver(value: SolverChoice, among: Sequence[str] = MARKOV_SOLVERS) -> Solver:
     if isinstance(value, solvers.LowRank):
         raise ValueError(
             f"solver={value!r} is for DiffusionMaps, LaplacianEigenmaps and SpectralClustering; here pass one of "
             f"{', '.join(map(repr, among))}."
         )
-    if hasattr(value, "start") or isinstance(value, solvers.Auto):
+    if not isinstance(value, str) and hasattr(value, "start"):
         return value
-    one_of("solver", value, among)
-    if value == "shift_invert" and among is RESIDUAL_SOLVERS:
+    name = one_of("solver", value, among)
+    if name == "shift_invert" and among is RESIDUAL_SOLVERS:
         return solvers.ShiftInvert(shift_invert.RESIDUAL_SHIFT)
-    named = {
+    named: dict[str, Solver] = {
         "auto": solvers.Auto(),
         "dense": solvers.Dense(),
         "lanczos": solvers.Lanczos(),
@@ -327,10 +258,10 @@ def solver(value: Any, among: Sequence[str] = MARKOV_SOLVERS) -> Any:
         "lobpcg": solvers.Lobpcg(),
         "krylov": solvers.Krylov(),
     }
-    return named[value]
+    return named[name]
 
 
-EXTENSIONS = {
+EXTENSIONS: dict[str, Specification] = {
     "nystrom": extensions.Nystrom(),
     "least_squares": extensions.LeastSquares(),
     "geometric_harmonics": extensions.GeometricHarmonics(),
@@ -342,10 +273,16 @@ EXTENSIONS = {
     "net": neural.Net(),
     "auto": extensions.Auto(),
 }
+SPECIFICATIONS: tuple[type, ...] = (  # whose marks `check` reads, beside those of the extensions
+    graphs.Union, graphs.Mutual, graphs.Ball, graphs.Threshold, bandwidths.Fixed, bandwidths.Percentile,
+    bandwidths.Neighbor, solvers.LowRank, neural.Training,
+)  # fmt: skip
+for specification in {*SPECIFICATIONS, *map(type, EXTENSIONS.values())}:
+    marked_fields(specification)  # now, so that reading a model file compiles no annotation
 OF_THE_METHOD = ("nystrom", "least_squares")  # they extend the eigenvectors of the method only, so they are no inverse
 
 
-def extension(value: Any, given: str | None, *, name: str = "extension") -> Any:
+def extension(value: ExtensionChoice | None, given: str | None, *, name: str = "extension") -> Specification:
     """Return an extension from a name, an object with ``fit(known, runner)``, or a regressor."""
     inverse = name == "inverse"
     found = _specification(value, [n for n in EXTENSIONS if not (inverse and n in OF_THE_METHOD)], name)
@@ -357,63 +294,39 @@ def extension(value: Any, given: str | None, *, name: str = "extension") -> Any:
     return found
 
 
-def _specification(value: Any, names: Sequence[str], name: str) -> Any:
+def _specification(value: ExtensionChoice | None, names: Sequence[str], name: str) -> Specification:
     """Return an extension, checked, with its own parameters turned into objects."""
     if isinstance(value, str):
         return EXTENSIONS[one_of(name, value, names)]
     if hasattr(value, "fit") and hasattr(value, "predict") and not isinstance(value, type):
         return extensions.Regressor(value)
-    if type(value) not in (type(EXTENSIONS[n]) for n in names):
+    valid: set[type] = {type(EXTENSIONS[n]) for n in names}
+    if type(value) not in valid or not isinstance(value, Specification):
         raise ValueError(
             f"{name}={value!r} is not known. Pass one of {', '.join(map(repr, names))}, an object of "
             "outfold.extensions, or a regressor with fit and predict."
         )
+    check(value, name)
     if isinstance(value, neural.Net):
         return net(value, name)
-    _check_numbers(value, name)
-    if isinstance(value, extensions.CompressedDiffusion) and not isinstance(value.landmarks, str):
-        return replace(value, landmarks=landmark_choice(value.landmarks))
     if isinstance(value, extensions.CompressedDiffusion):
-        one_of(f"{name}: landmarks", value.landmarks, ("auto",))
+        if isinstance(value.landmarks, str):
+            one_of(f"{name}: landmarks", value.landmarks, ("auto",))
+            return value
+        return replace(value, landmarks=landmark_choice(value.landmarks))
     if isinstance(value, extensions.Auto):
         if not isinstance(value.candidates, tuple | list):
             raise ValueError(f"{name}: candidates={value.candidates!r} must be a tuple of extensions.")
         single = [n for n in names if n != "auto"]
-        return replace(
-            value, candidates=tuple(_specification(v, single, f"{name}: candidates") for v in value.candidates)
-        )
+        specifications = (_specification(v, single, f"{name}: candidates") for v in value.candidates)
+        return replace(value, candidates=tuple(v for v in specifications if isinstance(v, extensions.Extension)))
     return value
-
-
-def _check_numbers(found: Any, name: str) -> None:
-    """Refuse an extension with a number outside its range."""
-    for field in ("ridge", "reg", "condition", "residual"):
-        if hasattr(found, field):
-            number(f"{name}: {field}", getattr(found, field), low=0.0, open_low=True)
-    for field, low in (("centres", 2), ("levels", 1), ("n_neighbors", 1), ("folds", 2), ("rows", 10)):
-        if hasattr(found, field):
-            count(f"{name}: {field}", getattr(found, field), low=low)
-    epsilon = getattr(found, "epsilon", "auto")
-    if isinstance(epsilon, str):
-        one_of(f"{name}: epsilon", epsilon, ("auto",))
-    else:
-        number(f"{name}: epsilon", epsilon, low=0.0, open_low=True)
 
 
 def net(found: neural.Net, name: str) -> neural.Net:
     """Return the network; refuse one with a parameter outside its range."""
-    widths(f"{name}: hidden", found.hidden)
-    one_of(f"{name}: activation", found.activation, tuple(ACTIVATIONS))
-    one_of(f"{name}: solver", found.solver, neural_extension.TRAINING_SOLVERS)
-    for field in ("weight_decay", "eigen_penalty", "tolerance"):
-        number(f"{name}: {field}", getattr(found, field), low=0.0)
-    number(f"{name}: rate", found.rate, low=0.0, open_low=True)
-    number(f"{name}: validation", found.validation, low=0.0, high=0.9)
-    for field in ("max_iter", "patience"):
-        if getattr(found, field) is not None:
-            count(f"{name}: {field}", getattr(found, field))
-    count(f"{name}: batch", found.batch)
-    count(f"{name}: random_state", found.random_state, low=0)
+    check(found, name)
+    check_training(found.training, name)
     if not isinstance(found.device, str):
         raise ValueError(f"{name}: device={found.device!r} must be a name such as 'auto', 'cpu' or 'cuda'.")
     if name == "inverse" and found.eigen_penalty > 0:
@@ -421,26 +334,25 @@ def net(found: neural.Net, name: str) -> neural.Net:
     return replace(found, hidden=tuple(int(width) for width in found.hidden))
 
 
-def widths(name: str, value: Any) -> tuple[int, ...]:
-    """Return the number of units of each hidden layer."""
-    if isinstance(value, str) or not np.iterable(value):
-        raise ValueError(f"{name}={value!r} must hold the widths of the hidden layers, such as (100, 100).")
-    return tuple(count(name, width) for width in value)
+def check_training(value: object, name: str = "") -> None:
+    if not isinstance(value, neural.Training):
+        raise ValueError(f"{f'{name}: ' if name else ''}training={value!r} must be a Training of outfold.neural.")
+    check(value, name)
 
 
-def landmark_choice(value: Any) -> Any:
+def landmark_choice(value: LandmarkChoice, auto: Landmarks | None = None) -> Landmarks:
     """Return the landmark choice of None, a count, a fraction, "auto", points, or an object with ``select``."""
-    if isinstance(value, str) and value == "auto":
-        return landmarks.Enough()
     if value is None:
         return landmarks.AllRows()
-    if hasattr(value, "select"):
+    if isinstance(value, Landmarks):
         return value
     if isinstance(value, Integral) and not isinstance(value, bool):
         return landmarks.Random(count("landmarks", value, low=2))
     if isinstance(value, Real) and not isinstance(value, bool):
         return landmarks.Random(number("landmarks", value, low=0.0, high=1.0, open_low=True))
     if isinstance(value, str):
+        if value == "auto":
+            return auto or landmarks.Enough()
         raise ValueError(
             f"landmarks={value!r} is not known. Valid: None, 'auto', a count, a fraction, an array of points, or a "
             "choice of outfold.landmarks."
@@ -448,12 +360,7 @@ def landmark_choice(value: Any) -> Any:
     return landmarks.Points(np.asarray(value, dtype=float))
 
 
-def laplacian(value: Any) -> Any:
-    one_of("laplacian", value, LAPLACIANS)
-    return markov.Markov(0.0, power=0.0) if value == "random_walk" else operators_laplacian.Unnormalized()
-
-
-def parse_components(value: Any) -> int | str | tuple[int, ...]:
+def parse_components(value: Components) -> int | str | tuple[int, ...]:
     """Return n_components: a count, "auto", or a tuple of eigenpair indices (0 is the trivial one)."""
     if isinstance(value, str):
         if value != "auto":

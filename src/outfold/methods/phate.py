@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import field
+from typing import Annotated, Any, ClassVar
 
-from ..engine.fit import Fit, Recipe
+import numpy as np
+
+from .._runtime.typing import Interval, Options
+from ..engine.fit import Fit
 from ..landmarks import AtMost
-from ..operators.heat_potential import HeatPotential
+from ..operators.heat_potential import HeatPotential, Placement
 from . import parameters
-from .base import SpectralEstimator
+from .declaration import estimator
+from .parameters import LandmarkChoice, MetricChoice
+from .spectral_base import SpectralMethod
 
 AUTO_LANDMARKS = 2000  # landmarks="auto": all rows up to this many, this many landmarks beyond
 
 
-class PHATE(SpectralEstimator):
+@estimator
+class PHATE(SpectralMethod):
     """PHATE: coordinates whose distances are those between the potentials of heat diffusing from each point.
 
     With K(x, y) = 1/2 exp(-(d / sigma(x))^decay) + 1/2 exp(-(d / sigma(y))^decay), sigma the distance to neighbour k,
@@ -40,16 +47,8 @@ class PHATE(SpectralEstimator):
         every row.
     metric : name, callable or Metric
         Any of scikit-learn's.
-    extension, inverse :
-        As in :class:`DiffusionMaps`.
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
         For the eigenvalues of P, which the report shows; coordinates do not depend on it.
-    random_state : int, RandomState or None
-        Seeds the choice of landmarks; nothing else is random.
-    n_jobs : int or None
-        Threads; None is every core.
-    verbose : bool
-        Show the progress of steps that take longer than two seconds.
 
     Attributes
     ----------
@@ -67,60 +66,32 @@ class PHATE(SpectralEstimator):
     ((3, 2), True)
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        n_neighbors: int = 5,
-        decay: float = 40,
-        t: Any = "auto",
-        gamma: float = 1.0,
-        mds: str = "metric",
-        landmarks: Any = "auto",
-        metric: Any = "euclidean",
-        extension: Any = "nystrom",
-        inverse: Any = "auto",
-        solver: Any = "auto",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.decay = decay
-        self.t = t
-        self.gamma = gamma
-        self.mds = mds
-        self.landmarks = landmarks
-        self.metric = metric
-        self.extension = extension
-        self.inverse = inverse
-        self.solver = solver
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_components: Annotated[int, Interval(1)] = field(default=2, kw_only=False)
+    n_neighbors: Annotated[int, Interval(1)] = 5
+    decay: Annotated[float, Interval(0, 1000, open_low=True)] = 40
+    t: Annotated[int | str, Interval(1), Options("auto")] = "auto"
+    gamma: Annotated[float, Interval(-1, 1)] = 1.0
+    mds: Annotated[str, Options("metric", "classical")] = "metric"
+    landmarks: LandmarkChoice = "auto"
+    metric: MetricChoice = "euclidean"
+    _stored: ClassVar[dict[str, str]] = {"t_": "count", "stress_": "float"}
+    _auto_landmarks = AtMost(AUTO_LANDMARKS)
 
-    def _recipe(self) -> Recipe:
+    def _eigenproblem(self) -> HeatPotential:
         metric = parameters.metric(self.metric)
         if metric is None:
             raise ValueError("metric='precomputed': PHATE needs features; DiffusionMaps and Isomap take distances.")
-        auto = isinstance(self.landmarks, str) and self.landmarks == "auto"
-        return Recipe(
-            method=type(self).__name__,
-            view=HeatPotential(
-                metric,
-                parameters.count("n_neighbors", self.n_neighbors),
-                parameters.number("decay", self.decay, low=0.0, high=1000.0, open_low=True),
-                parameters.steps(self.t),
-                parameters.number("gamma", self.gamma, low=-1.0, high=1.0),
-                classical=parameters.one_of("mds", self.mds, ("metric", "classical")) == "classical",
-            ),
-            wanted=parameters.count("n_components", self.n_components),
-            landmarks=AtMost(AUTO_LANDMARKS) if auto else parameters.landmark_choice(self.landmarks),
-            solver=parameters.solver(self.solver),
+        return HeatPotential(
+            metric=metric,
+            neighbours=int(self.n_neighbors),
+            decay=float(self.decay),
+            t=None if isinstance(self.t, str) else int(self.t),
+            gamma=float(self.gamma),
+            classical=self.mds == "classical",
         )
 
-    def _adopt(self, found: Fit, dtype: Any) -> None:
+    def _adopt(self, found: Fit, dtype: np.dtype[Any]) -> None:
         super()._adopt(found, dtype)
+        assert isinstance(found.gathered, Placement)
         self.t_ = found.gathered.t
         self.stress_ = found.gathered.placed.stress

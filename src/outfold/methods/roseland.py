@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import copy
-import warnings
+import math
+import os
 from dataclasses import replace
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._runtime.ownership import freeze
+from .. import bandwidths, graphs
+from .._runtime.typing import FLAG, Data, Interval, Weights
+from ..data.checkpoints import Checkpoint
 from ..data.weights import weight_unit
 from ..engine import plan as planning
 from ..engine import update as updating
-from ..engine.fit import Fit, Recipe
-from ..exceptions import SpectrumWarning
+from ..engine.fit import Fit
+from ..graphs.rules import DenseOrNearest
+from ..kernels import Gaussian
 from ..operators.landmark_diffusion import LandmarkDiffusion, LandmarkMarkov
 from . import parameters
-from .base import SpectralEstimator
+from .declaration import After, estimator
+from .parameters import Epsilon, LandmarkChoice, MetricChoice, Neighbors
+from .spectral_base import SpectralMethod
+
+DENSE_LANDMARKS = 1000  # up to this many, a row uses all landmarks; beyond, the 32 nearest are as exact and far cheaper
 
 
-class Roseland(SpectralEstimator):
+@estimator
+class Roseland(SpectralMethod):
     """Roseland: diffusion from every row to the landmarks and back, in memory and time linear in the rows.
 
     With W the Gaussian kernel between rows and landmarks, c = W'm, d = W c and W' diag(m / d) W = V sigma^2 V', the
@@ -47,9 +56,6 @@ class Roseland(SpectralEstimator):
         32 beyond ("auto").
     metric : name, callable or Metric
         Any of scikit-learn's.
-    extension, inverse :
-        As in :class:`DiffusionMaps`.
-    solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
     memory : "auto", int or str
         How much memory the fit may take, in bytes or as "4GB"; "auto" is 70 % of the free memory. More memory means
         fewer searches; a fit that needs more than this is refused.
@@ -58,12 +64,6 @@ class Roseland(SpectralEstimator):
         there, and its result is bitwise the same.
     updatable : bool
         Store the sums that ``update`` starts from: a table of landmarks times landmarks, or its nonzero entries.
-    random_state : int, RandomState or None
-        Seeds the choice of landmarks; nothing else is random.
-    n_jobs : int or None
-        Threads; None is every core.
-    verbose : bool
-        Show the progress of steps that take longer than two seconds.
 
     Examples
     --------
@@ -74,68 +74,47 @@ class Roseland(SpectralEstimator):
     ((3, 2), (300, 3))
     """
 
-    _past: updating.UpdateState | None  # the state that `update` starts from; set by a fit
+    landmarks: LandmarkChoice = "auto"
+    epsilon: Epsilon = "auto"
+    alpha: Annotated[float, Interval(0, 1)] = 1.0
+    t: Annotated[float, Interval(0)] = 1
+    n_neighbors: Neighbors = "auto"
+    metric: MetricChoice = "euclidean"
+    memory: Annotated[float | str, After("solver")] = "auto"
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None
+    updatable: Annotated[bool, FLAG] = False
+    _stored: ClassVar[dict[str, str]] = {"_past": "Past None; optional"}
 
-    def __init__(
-        self,
-        n_components: Any = 2,
-        *,
-        landmarks: Any = "auto",
-        epsilon: Any = "auto",
-        alpha: float = 1.0,
-        t: float = 1,
-        n_neighbors: Any = "auto",
-        metric: Any = "euclidean",
-        extension: Any = "nystrom",
-        inverse: Any = "auto",
-        solver: Any = "auto",
-        memory: Any = "auto",
-        checkpoint: Any = None,
-        updatable: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.landmarks = landmarks
-        self.epsilon = epsilon
-        self.alpha = alpha
-        self.t = t
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.extension = extension
-        self.inverse = inverse
-        self.solver = solver
-        self.memory = memory
-        self.checkpoint = checkpoint
-        self.updatable = updatable
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    def _recipe(self) -> Recipe:
-        alpha = parameters.number("alpha", self.alpha, low=0.0, high=1.0)
-        normalization = LandmarkMarkov(parameters.number("t", self.t, low=0.0))
+    def _eigenproblem(self) -> LandmarkDiffusion:
         if self.landmarks is None:
             raise ValueError("landmarks=None: Roseland needs landmarks; pass 'auto', a count, a fraction or points.")
-        return Recipe(
-            method=type(self).__name__,
-            view=LandmarkDiffusion(
-                **parameters.landmark_stages(self),
-                alpha=alpha,
-                normalization=normalization,
-                memory=parameters.memory(self.memory),
-                checkpoint=parameters.checkpoint(self.checkpoint),
-                updatable=parameters.flag(self, "updatable"),
-            ),
-            wanted=parameters.parse_components(self.n_components),
-            landmarks=parameters.landmark_choice(self.landmarks),
-            solver=parameters.solver(self.solver),
+        metric = parameters.metric(self.metric)
+        if metric is None:
+            raise ValueError("metric='precomputed' has no rows to stream: pass features, or use DiffusionMaps.")
+        if isinstance(self.n_neighbors, graphs.Mutual | graphs.Ball | graphs.Threshold):
+            raise ValueError(
+                f"n_neighbors={self.n_neighbors!r}: a row keeps all landmarks (None), a count of them, or Union(k)."
+            )
+        rule = parameters.bandwidth(self.epsilon, auto=bandwidths.Neighbor())
+        if rule == bandwidths.Fixed(math.inf):
+            raise ValueError("epsilon=inf weighs all kept landmarks alike; landmark diffusion needs a finite one.")
+        edges = parameters.edge_rule(self.n_neighbors, None, "gaussian", None)
+        if isinstance(edges, DenseOrNearest):
+            edges = replace(edges, dense_up_to=DENSE_LANDMARKS)
+        return LandmarkDiffusion(
+            metric=metric,
+            edges=edges,
+            kernel=Gaussian(rule),
+            alpha=float(self.alpha),
+            normalization=LandmarkMarkov(float(self.t)),
+            memory=parameters.memory(self.memory),
+            checkpoint=parameters.checkpoint(self.checkpoint),
+            updatable=bool(self.updatable),
         )
 
     # -- new rows in the model -------------------------------------------------------------
 
-    def update(self, X: Any, y: Any = None, *, sample_weight: Any = None, source: Any = None) -> Self:
+    def update(self, X: Data, y: object = None, *, sample_weight: Weights = None, source: Data | None = None) -> Self:
         """Add new rows to the model; coordinates of old rows change as little as the data allow.
 
         The old rows are not needed. New rows enter the sums over rows exactly; the degrees of old rows, which new rows
@@ -159,26 +138,24 @@ class Roseland(SpectralEstimator):
             landmarks and epsilon, in the old coordinates.
         """
         check_is_fitted(self)
-        updated = copy.copy(self)  # an update that fails leaves self as it was
+        updated = copy.copy(self)
         updated._update(X, sample_weight, source)
-        freeze(updated)
-        self.__dict__ = updated.__dict__
-        for text in self.report_.warnings:
-            warnings.warn(text, SpectrumWarning, stacklevel=2)
-        return self
+        return self._become(updated)
 
-    def _fit(self, X: Any, sample_weight: Any) -> None:
+    def _adopt(self, found: Fit, dtype: np.dtype[Any]) -> None:
+        super()._adopt(found, dtype)
+        kept = found.gathered is not None  # the sums that `update` starts from
+        self._past: updating.UpdateState | None = (
+            updating.begin(found, self._recipe().wanted, self._runner()) if kept else None
+        )
+
+    def _fit(self, X: Data, sample_weight: Weights) -> None:
         super()._fit(X, sample_weight)
         if self._past is not None:
             self._past = replace(self._past, unit=weight_unit(sample_weight))
 
-    def _adopt(self, found: Fit, dtype: Any) -> None:
-        super()._adopt(found, dtype)
-        kept = found.gathered is not None
-        self._past = updating.begin(found, self._recipe().wanted, self._runner()) if kept else None
-
-    def _update(self, X: Any, sample_weight: Any, source: Any) -> None:
-        past: updating.UpdateState | None = self._past
+    def _update(self, X: Data, sample_weight: Weights, source: Data | None) -> None:
+        past = self._past
         if past is None:
             raise ValueError(
                 "update needs sums over the rows that this model did not keep. Fit it with updatable=True first."

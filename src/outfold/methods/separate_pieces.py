@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import field
+from typing import Annotated, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import cdist
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import neighbors
 from .._runtime.ownership import freeze
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Data, Interval
 from ..data.sources import require_in_memory
 from ..distances import Metric
+from ..neighbors import Search
 from . import parameters
-from .base import Storable
+from .base import SpectralEstimator, Storable, Transformer
+from .declaration import estimator
 from .isomap import Isomap
 
 ROOM = 1.25  # distance between centres, in units of the sum of two radii
@@ -26,7 +29,17 @@ LANDMARKS_FROM = 2000  # rows: a larger piece is embedded by Isomap with landmar
 PIECE_LANDMARKS = 500  # landmarks of Isomap for such a piece
 
 
-class Islands(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@runtime_checkable
+class PieceMethod(Protocol):
+    """A transformer that can be fitted: one of ours, or of scikit-learn."""
+
+    def fit_transform(self, X: Array) -> Array: ...
+
+    def transform(self, X: Array) -> Array: ...
+
+
+@estimator
+class Islands(Storable, Transformer):
     """Embed each connected piece of the data by itself, and lay the pieces out side by side.
 
     Pieces are the components of the graph of ``n_neighbors`` nearest neighbours. An embedding of all of them at once
@@ -61,34 +74,31 @@ class Islands(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     (2, (100, 2))
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        method: Any = None,
-        n_neighbors: int = 15,
-        smallest: float = 0.02,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.n_neighbors = n_neighbors
-        self.smallest = smallest
-        self.n_jobs = n_jobs
+    n_components: Annotated[int, Interval(1)] = field(default=2, kw_only=False)
+    method: PieceMethod | None = None
+    n_neighbors: Annotated[int, Interval(1)] = 15
+    smallest: Annotated[float, Interval(0, 1)] = 0.02
+    n_jobs: int | None = None
+    _stored: ClassVar[dict[str, str]] = {
+        "rows_": "[i]; optional; whole",
+        "search_": "search",
+        "_label": "[i]; whole",
+        "pieces_": "estimators",
+        "origins_": "[p c]",
+        "centres_": "[p c]",
+        "labels_": "[r]; optional; whole; rows",
+    }
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Data, y: object = None) -> Self:
         """Find the connected components of the data, and embed each."""
-        columns, k = (
-            parameters.count("n_components", self.n_components),
-            parameters.count("n_neighbors", self.n_neighbors),
-        )
-        smallest = parameters.number("smallest", self.smallest, low=0.0, high=1.0)
-        X = validate_data(self, require_in_memory(X), dtype=float, ensure_min_samples=2)
+        parameters.check(self)
+        columns, k = int(self.n_components), int(self.n_neighbors)
+        X = np.asarray(validate_data(self, require_in_memory(X), dtype=float, ensure_min_samples=2))
         runner = Threads(self.n_jobs)
         search = neighbors.build(Metric().fit(X), "auto")
         piece = _pieces(search, X, min(k, len(X) - 1) + 1, runner)
         sizes = np.bincount(piece)
-        large = np.flatnonzero(sizes >= max(smallest * len(X), 2 * columns + 2))
+        large = np.flatnonzero(sizes >= max(self.smallest * len(X), 2 * columns + 2))
         if len(large) == 0:
             large = np.array([sizes.argmax()])
         self.rows_ = np.flatnonzero(np.isin(piece, large))
@@ -109,17 +119,17 @@ class Islands(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         freeze(self)
         return self
 
-    def _method(self, rows: int) -> Any:
+    def _method(self, rows: int) -> PieceMethod:
         if self.method is not None:
             return self.method
         landmarks = PIECE_LANDMARKS if rows > LANDMARKS_FROM else None
         k = min(self.n_neighbors, rows - 1)
         return Isomap(n_neighbors=k, landmarks=landmarks, components="join", random_state=0, n_jobs=self.n_jobs)
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Data) -> Array:
         """Return each row in the coordinates of its piece, moved to the centre of that piece."""
         check_is_fitted(self)
-        X = validate_data(self, require_in_memory(X), reset=False, dtype=float)
+        X = np.asarray(validate_data(self, require_in_memory(X), reset=False, dtype=float))
         label = self._belongs(X, Threads(self.n_jobs))
         found = np.empty((len(X), len(self.centres_[0])))
         for number in np.unique(label):
@@ -134,15 +144,19 @@ class Islands(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self._label[lists.index[lists.ptr[:-1]]]
 
 
-def embed_quietly(model: Any, X: Array) -> Array:
+def embed_quietly(model: PieceMethod, X: Array) -> Array:
     """Return ``transform(X)`` of any transformer; those of Outfold do not warn of rows outside the data."""
-    return model.transform(X, on_far="keep") if hasattr(model, "trust") else model.transform(X)
+    if isinstance(model, SpectralEstimator):
+        embedding: Array = model.transform(X, on_far="keep")
+        return embedding
+    return model.transform(X)
 
 
-def _pieces(search: Any, X: Array, k: int, runner: Threads) -> Array:
+def _pieces(search: Search, X: Array, k: int, runner: Threads) -> Array:
     lists = search.closest(X, k, runner).nearest(k)
     graph = csr_array((np.ones(len(lists.index)), lists.index, lists.ptr), shape=(len(X), len(X)))
-    return connected_components(graph, directed=False)[1]
+    labels: Array = connected_components(graph, directed=False)[1]
+    return labels
 
 
 def _layout(middles: Array, radii: Array, columns: int) -> Array:
@@ -163,4 +177,5 @@ def _layout(middles: Array, radii: Array, columns: int) -> Array:
         if (apart > 0).all():
             break
         places = places + 1e-3 * radii.mean() * np.random.default_rng(0).normal(size=places.shape)
-    return places * (reach[pairs] / apart).max()
+    scaled: Array = places * (reach[pairs] / apart).max()
+    return scaled

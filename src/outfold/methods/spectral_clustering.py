@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from sklearn.base import ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
-from .._runtime.typing import Array
-from ..engine.fit import Recipe
-from . import parameters
-from .affinity_recipe import affinity_recipe
+from .._runtime.typing import Array, Data, Interval, Weights
+from ..engine.fit import Fit, Recipe
+from .declaration import estimator
 from .laplacian_eigenmaps import LaplacianEigenmaps
 
+if TYPE_CHECKING:
 
+    class ClusterMixin:
+        """The mixin of scikit-learn, which has no types."""
+
+else:
+    from sklearn.base import ClusterMixin
+
+
+@estimator
 class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
     """Spectral clustering with a ``predict``: k-means on Laplacian eigenmaps.
 
@@ -27,10 +34,6 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
     n_clusters : int
     normalize_rows : bool
         Ng, Jordan and Weiss: scale each row of (1, psi_1, ..., psi_{N-1}) to length 1 first.
-    epsilon, laplacian, kernel, n_neighbors, threshold, metric, landmarks, components, extension, inverse :
-        As in :class:`LaplacianEigenmaps`.
-    solver, n_jobs, verbose :
-        As in :class:`LaplacianEigenmaps`.
     random_state : int, RandomState or None
         Seeds the choice of landmarks; k-means starts from centres chosen greedily, not at random.
 
@@ -43,81 +46,56 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
     True
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        normalize_rows: bool = False,
-        epsilon: Any = "auto",
-        laplacian: str = "random_walk",
-        kernel: Any = "gaussian",
-        n_neighbors: Any = "auto",
-        threshold: float | None = None,
-        metric: Any = "euclidean",
-        landmarks: Any = None,
-        components: str = "warn",
-        extension: Any = "nystrom",
-        inverse: Any = "auto",
-        solver: Any = "auto",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.normalize_rows = normalize_rows
-        self.epsilon = epsilon
-        self.laplacian = laplacian
-        self.kernel = kernel
-        self.n_neighbors = n_neighbors
-        self.threshold = threshold
-        self.metric = metric
-        self.landmarks = landmarks
-        self.components = components
-        self.extension = extension
-        self.inverse = inverse
-        self.solver = solver
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_components: ClassVar[int]  # type: ignore[misc]  # no parameter: it follows from the number of clusters
+    n_clusters: Annotated[int, Interval(1)] = field(default=8, kw_only=False)
+    normalize_rows: bool = False
+
+    _stored: ClassVar[dict[str, str]] = {"cluster_centers_": "clusters", "labels_": "[r]; optional; whole; rows"}
 
     def _recipe(self) -> Recipe:
-        clusters = parameters.count("n_clusters", self.n_clusters)
-        recipe = affinity_recipe(self, max(1, clusters - 1), parameters.laplacian(self.laplacian))
-        return replace(recipe, clip_to_rank=True)
+        return replace(super()._recipe(), clip_to_rank=True)
 
-    def _adopt(self, found: Any, dtype: Any) -> None:
+    def _component_choice(self) -> int:
+        return max(1, int(self.n_clusters) - 1)
+
+    def _adopt(self, found: Fit, dtype: np.dtype[Any]) -> None:
         super()._adopt(found, dtype)
         self.__dict__.pop("labels_", None)
-        here = found.embedding is not None  # in memory; else k-means runs on the landmarks
-        features = self._features(found.embedding if here else found.model.embed(found.anchors.points, self._runner()))
-        measure = found.measure if here else found.anchors.measure
+        if found.embedding is not None:
+            features, measure = self._features(found.embedding), found.measure
+        else:  # the rows are not in memory: k-means runs on the landmarks
+            features = self._features(found.model.embed(found.anchors.points, self._runner()))
+            measure = found.anchors.measure
         start = _greedy_centres(features, measure, self.n_clusters)
         means = KMeans(self.n_clusters, init=start, n_init=1, tol=1e-8, max_iter=1000, algorithm="lloyd")
         means.fit(features, sample_weight=measure)
         self.cluster_centers_ = means.cluster_centers_
-        if here:
+        if found.embedding is not None:
             self.labels_ = self._clusters(found.embedding)
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+    def fit_predict(self, X: Data, y: object = None, sample_weight: Weights = None) -> Array:
         """Fit, and return ``labels_``, or ``predict(X)`` if the rows are not in memory."""
         self.fit(X, y, sample_weight=sample_weight)
         return self.labels_ if "labels_" in self.__dict__ else self.predict(X)
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Data) -> Array:
         """Return the cluster of any points: the nearest centre in the embedding."""
         check_is_fitted(self)
         if (there := self._collection(X)) is not None:
-            return there.transform(self, X, label=True)
+            lazy: Array = there.transform(self, X, label=True)
+            return lazy
         return self._clusters(np.asarray(super().transform(X), dtype=float))
 
     def _clusters(self, embedding: Array) -> Array:
-        return pairwise_distances_argmin(self._features(embedding), self.cluster_centers_)
+        nearest: Array = pairwise_distances_argmin(self._features(embedding), self.cluster_centers_)
+        return nearest
 
     def _features(self, embedding: Array) -> Array:
         if not self.normalize_rows:
             return np.asarray(embedding, dtype=float)
         rows = np.column_stack([np.ones(len(embedding)), embedding])
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        units: Array = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return units
 
 
 def _greedy_centres(features: Array, measure: Array, count: int) -> Array:
@@ -131,7 +109,8 @@ def _greedy_centres(features: Array, measure: Array, count: int) -> Array:
 
     def evenly(most: int) -> Array:
         size = min(most, len(order))
-        return order[np.searchsorted(mass, (np.arange(size) + 0.5) / size * mass[-1])]
+        chosen: Array = order[np.searchsorted(mass, (np.arange(size) + 0.5) / size * mass[-1])]
+        return chosen
 
     pool = features[evenly(1000)]
     if len(features) > 4000:

@@ -2,6 +2,6 @@
 
 from .choice import build
 from .lists import Lists
-from .search import Search
+from .search import Reaches, Search
 
-__all__ = ["Lists", "Search", "build"]
+__all__ = ["Lists", "Reaches", "Search", "build"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from .._runtime.threads import available_cores
-from ..distances import Distances
+from ..distances import SearchedDistances
 from ..exceptions import OutfoldWarning
 from .brute import Brute
-from .faiss import FaissIndex, Proposed, TransformerIndex
+from .faiss import FaissIndex, NeighborsTransformer, Proposed, TransformerIndex
 from .search import Search
 from .tree import MOST_FEATURES, Tree
 
@@ -17,31 +16,25 @@ SLOW_SECONDS = 20.0  # if an exact search would take longer, faiss is used, or a
 PAIR_FLOPS = 8e9  # floating point operations per second of one core on all pairs, for the estimate
 
 
-def row_entries(search: Any) -> int:
+def row_entries(search: Search) -> int:
     """Return about how many entries the search of a row needs, to choose the size of blocks."""
-    return 64 if isinstance(search, Tree) else len(search.distances.anchors)
+    return search.row_entries
 
 
-def of_any_k(search: Any) -> Search:
-    """Return a search for any number of neighbours; a transformer has a fixed number, so all pairs replace it."""
-    limited = isinstance(search, Proposed) and isinstance(search.source, TransformerIndex)
-    return Brute(search.distances) if limited else search
-
-
-def build(distances: Distances, search: Any) -> Search:
+def build(distances: SearchedDistances, search: str | NeighborsTransformer) -> Search:
     """Return the search by name ("auto", "tree", "brute", "faiss") or from a transformer."""
     euclidean = distances.name == "euclidean"
-    if search in ("tree", "faiss") and not euclidean:
+    if isinstance(search, str) and search in ("tree", "faiss") and not euclidean:
         name = "precomputed" if distances.name == "given" else distances.name
         raise ValueError(f"search={search!r} is for Euclidean distances, not metric={name!r}. Pass search='auto'.")
+    if not isinstance(search, str):
+        return Proposed(distances, TransformerIndex(search, distances.anchors))
     if search == "tree":
         return Tree(distances)
     if search == "brute":
         return Brute(distances)
     if search == "faiss":
         return Proposed(distances, FaissIndex(distances.anchors).ready())
-    if search != "auto":
-        return Proposed(distances, TransformerIndex(search, distances.anchors))
     n, features = distances.anchors.shape
     if euclidean and features <= MOST_FEATURES and (tree := Tree(distances)).pays():
         return tree

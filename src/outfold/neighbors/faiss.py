@@ -4,33 +4,62 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from .._loops import csr
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
-from ..distances import Distances
+from .._runtime.typing import CACHE, Array, Axes
+from ..distances import SearchedDistances
 from .brute import Brute
 from .lists import Lists, nearest_first
+from .search import Reaches, Search
 
 FLAT_WORK = 2e12  # n^2 features up to which faiss searches through all pairs
 
 
+class NeighborsTransformer(Protocol):
+    """An object with the contract of scikit-learn's KNeighborsTransformer."""
+
+    def fit(self, X: Array) -> Self: ...
+
+    def transform(self, X: Array) -> csr_array:
+        """Return the distances of each row to its nearest points, (len(X), n)."""
+        ...
+
+
+class CandidateSource(Protocol):
+    """An index that proposes neighbours."""
+
+    any_k: ClassVar[bool]  # False if it proposes a fixed number
+
+    def candidates(self, Z: Array, k: int) -> Array:
+        """Return at least k candidates of each row, (len(Z), k or more)."""
+        ...
+
+
 @dataclass(frozen=True)
-class Proposed:
+class Proposed(Search):
     """Search with candidates from ``source`` (faiss, a k-neighbours transformer); the rest is done by ``Brute``."""
 
-    distances: Distances
-    source: Any = field(repr=False)
+    distances: Annotated[SearchedDistances, Axes("n d")]
+    source: Annotated[CandidateSource, CACHE] = field(repr=False)
     exact: bool = False
 
     @cached_property
     def _brute(self) -> Brute:
         return Brute(self.distances)
 
-    def closest(self, Z: Array, k: int, runner: Threads, groups: Any = None) -> Lists:
+    @property
+    def row_entries(self) -> int:
+        return self._brute.row_entries
+
+    def of_any_k(self) -> Search:
+        return self if self.source.any_k else self._brute
+
+    def closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None = None) -> Lists:
         n = len(self.distances.anchors)
         index = np.sort(self.source.candidates(Z, min(n, k)), axis=1)
         ptr = np.arange(0, index.size + 1, index.shape[1])
@@ -40,25 +69,25 @@ class Proposed:
             ptr, flat = csr.union_rows(ptr, flat, back.ptr, back.index)
         return nearest_first(self.distances, Z, ptr, flat, runner)
 
-    def arrange(self, Z: Array, runner: Threads) -> Array:
-        return np.arange(len(Z))
-
-    def group(self, reach: Array) -> Array:
+    def group(self, reach: Array) -> Reaches:
         return self._brute.group(reach)
 
-    def within(self, Z: Array, radii: Array, groups: Any, runner: Threads) -> Lists:
+    def within(self, Z: Array, radii: Array, groups: Reaches | None, runner: Threads) -> Lists:
         return self._brute.within(Z, radii, groups, runner)
 
 
-class FaissIndex:
+class FaissIndex(CandidateSource):
     """Candidates from faiss, in float32: all pairs while that is quick, then inverted lists (k-means cells, seeded)."""
+
+    any_k = True
 
     def __init__(self, anchors: Array) -> None:
         self.anchors = anchors
 
     @cached_property
     def centre(self) -> Array:
-        return self.anchors.mean(axis=0)
+        centre: Array = self.anchors.mean(axis=0)
+        return centre
 
     @cached_property
     def index(self) -> Any:
@@ -88,7 +117,7 @@ class FaissIndex:
     def candidates(self, Z: Array, k: int) -> Array:
         """Return more than k candidates a row, so that rounding to float32 does not lose one of the k nearest."""
         rows = np.ascontiguousarray(Z - self.centre, dtype=np.float32)
-        found = self.index.search(rows, min(self.index.ntotal, k + 8))[1]
+        found: Array = self.index.search(rows, min(self.index.ntotal, k + 8))[1]
         few = (found < 0).any(axis=1)
         if few.any():  # the searched cells held too few: search all cells for these rows
             import faiss
@@ -99,10 +128,12 @@ class FaissIndex:
         return found
 
 
-class TransformerIndex:
-    """Candidates from an object with the contract of scikit-learn's KNeighborsTransformer."""
+class TransformerIndex(CandidateSource):
+    """Candidates from a transformer."""
 
-    def __init__(self, transformer: Any, anchors: Array) -> None:
+    any_k = False
+
+    def __init__(self, transformer: NeighborsTransformer, anchors: Array) -> None:
         from sklearn.base import clone
 
         self.transformer = clone(transformer).fit(anchors)
@@ -123,4 +154,5 @@ class TransformerIndex:
             )
         graph = graph.tocsr()
         order = [np.argsort(graph.data[a:b])[:k] + a for a, b in zip(graph.indptr[:-1], graph.indptr[1:])]
-        return graph.indices[np.array(order)]
+        chosen: Array = graph.indices[np.array(order)]
+        return chosen

@@ -9,7 +9,7 @@ import numpy as np
 from .._loops import selection as selection_loops
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array
-from ..distances import Distances
+from ..distances import SearchedDistances
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Lists:
 
     def kth(self, k: int) -> Array:
         """Return the squared distance of each row's k-th entry; rows must be nearest first, of length k or more."""
-        return self.squared[self.ptr[:-1] + k - 1]
+        squared: Array = self.squared[self.ptr[:-1] + k - 1]
+        return squared
 
     def nearest(self, k: int) -> Lists:
         """Return the k nearest of each row, with ties at the k-th distance; rows must be nearest first."""
@@ -49,7 +50,7 @@ def squared_pairs(Z: Array, X: Array, ptr: Array, index: Array, runner: Threads)
     return out
 
 
-def measure_pairs(distances: Distances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
+def measure_pairs(distances: SearchedDistances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
     """Return the listed pairs with their squared distances, by any metric."""
     if distances.name == "euclidean":
         return Lists(ptr, index, squared_pairs(Z, distances.anchors, ptr, index, runner))
@@ -66,17 +67,18 @@ def sort_rows(lists: Lists, runner: Threads) -> Lists:
     return lists
 
 
-def nearest_first(distances: Distances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
+def nearest_first(distances: SearchedDistances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
     """Return the listed pairs with their squared distances, each row by increasing distance."""
     return sort_rows(measure_pairs(distances, Z, ptr, index, runner), runner)
 
 
-def _look_up(distances: Distances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+def _look_up(distances: SearchedDistances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
     """Return squared distances of the listed pairs by any metric, computed a block of rows at a time."""
     rows = np.repeat(np.arange(len(Z)), np.diff(ptr))
 
     def read(block: slice) -> Array:
         entries = slice(ptr[block.start], ptr[block.stop])
-        return distances.cross(Z[block])[rows[entries] - block.start, index[entries]]
+        listed: Array = distances.cross(Z[block])[rows[entries] - block.start, index[entries]]
+        return listed
 
     return np.concatenate(list(runner.map(read, row_blocks(len(Z), len(distances.anchors)), "distances")))

@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
 
 from .._runtime.threads import Threads
 from .._runtime.typing import Array
-from ..distances import Distances
+from ..distances import SearchedDistances
 from .lists import Lists
 
 
+class Reaches(NamedTuple):
+    """The reach of each anchor, in the form that the search which made it takes."""
+
+    squared: Array  # (n,), in the order of the anchors; of a tree in the order of its leaves
+    longest: Array  # of a tree the largest in each node, else empty
+
+
+@runtime_checkable
 class Search(Protocol):
     """An index over the anchors."""
 
-    @property
-    def distances(self) -> Distances: ...
+    if TYPE_CHECKING:
 
-    @property
-    def exact(self) -> bool: ...
+        @property
+        def distances(self) -> SearchedDistances: ...
 
-    def closest(self, Z: Array, k: int, runner: Threads, groups: Any = None) -> Lists:
+        @property
+        def exact(self) -> bool: ...
+
+        @property
+        def row_entries(self) -> int:
+            """About how many entries the search of a row needs, to choose the size of blocks."""
+            ...
+
+    def closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None = None) -> Lists:
         """Return at least the k nearest anchors of each row (ties at the k-th included), nearest first.
 
         With ``groups`` (see :meth:`group`) the anchors j with d <= reach[j] are included too.
         """
         ...
 
-    def arrange(self, Z: Array, runner: Threads) -> Array:
-        """Return an order of the rows in which close rows are adjacent, if the search has one; else 0, 1, 2, ..."""
+    def within(self, Z: Array, radii: Array, groups: Reaches | None, runner: Threads) -> Lists:
+        """Return a superset of the anchors with d <= radii[i], or with ``groups`` d <= radii[i] * reach[j]."""
         ...
 
-    def group(self, reach: Array) -> Any:
+    def group(self, reach: Array) -> Reaches:
         """Return the reach of each anchor, (n,), in the form that ``closest`` and ``within`` take as ``groups``."""
         ...
 
-    def within(self, Z: Array, radii: Array, groups: Any, runner: Threads) -> Lists:
-        """Return a superset of the anchors with d <= radii[i], or with ``groups`` d <= radii[i] * reach[j]."""
-        ...
+    def arrange(self, Z: Array, runner: Threads) -> Array:
+        """Return an order of the rows in which close rows are adjacent, if the search has one; else 0, 1, 2, ..."""
+        return np.arange(len(Z))
+
+    def of_any_k(self) -> Search:
+        """Return a search for any number of neighbours: itself, if it has no fixed number."""
+        return self

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from .._loops import kdtree
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array
-from ..distances import Distances
+from .._runtime.typing import Array, Axes
+from ..distances import SearchedDistances
 from .brute import Brute
 from .lists import Lists
+from .search import Reaches, Search
 
 LEAF = 16  # points in a leaf
 TREE_ALWAYS_UP_TO = 5  # features up to which a tree is quicker than all pairs for any points
@@ -23,14 +25,15 @@ PROBES, PROBED = 32, 32  # test searches that count the leaves they visit, and n
 
 
 @dataclass(frozen=True)
-class Tree:
+class Tree(Search):
     """A k-d tree for Euclidean distances, quick for points of low intrinsic dimension."""
 
-    distances: Distances
+    distances: Annotated[SearchedDistances, Axes("n d")]
     exact: bool = True
+    row_entries: ClassVar[int] = 64
 
     @cached_property
-    def tree(self) -> tuple[Array, ...]:
+    def tree(self) -> kdtree.Boxes:
         return kdtree.plant(np.ascontiguousarray(self.distances.anchors, dtype=float), LEAF)
 
     def pays(self) -> bool:
@@ -46,16 +49,16 @@ class Tree:
         some = np.asarray(points[np.linspace(0, n - 1, min(n, PROBES)).astype(int)], dtype=float)
         k = min(n, PROBED)
         # a copy of `distances`, so that what it caches is freed afterwards
-        reach = Brute(replace(self.distances)).closest(some, k, Threads(1)).kth(k)
+        reach = Brute(self.distances.to(points)).closest(some, k, Threads(1)).kth(k)
         low, high = (corner[len(corner) // 2 :] for corner in self.tree[2:4])  # corners of the leaves
         apart = (np.square(np.maximum(0, np.maximum(low - z, z - high))).sum(axis=1) for z in some)
         share = np.mean([(box <= far).mean() for box, far in zip(apart, reach)])
         return bool(share * (15 + 4 * features) < 3 + features / 20)
 
-    def closest(self, Z: Array, k: int, runner: Threads, groups: Any = None) -> Lists:
+    def closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None = None) -> Lists:
         k = min(len(self.distances.anchors), k)
-        reach, longest = (np.empty(0), np.empty(0)) if groups is None else groups
-        return self._walk(Z, runner, lambda Z, order: kdtree.nearest(Z, order, k, reach, longest, *self.tree))
+        reach, longest = groups or Reaches(np.empty(0), np.empty(0))
+        return self._walk(Z, runner, lambda Z, order: kdtree.nearest(Z, order, k, reach, longest, self.tree))
 
     def arrange(self, Z: Array, runner: Threads) -> Array:
         """Return the rows sorted by the leaf in which they fall."""
@@ -68,34 +71,34 @@ class Tree:
         runner.run(look, row_blocks(len(Z), 64))
         return np.argsort(leaf, kind="stable")
 
-    def group(self, reach: Array) -> tuple[Array, Array]:
+    def group(self, reach: Array) -> Reaches:
         """Return the squared reach in the order of leaves, and the largest one in each node."""
         _, rows, _, _, first, last = self.tree
-        return kdtree.highest(reach, rows, first, last)
+        return Reaches(*kdtree.highest(reach, rows, first, last))
 
-    def within(self, Z: Array, radii: Array, groups: Any, runner: Threads) -> Lists:
-        groups = self.group(np.ones(len(self.distances.anchors))) if groups is None else groups
-        return self._walk(Z, runner, lambda Z, order: kdtree.within(Z, order, radii, *groups, *self.tree))
+    def within(self, Z: Array, radii: Array, groups: Reaches | None, runner: Threads) -> Lists:
+        reach, longest = groups or self.group(np.ones(len(self.distances.anchors)))
+        return self._walk(Z, runner, lambda Z, order: kdtree.within(Z, order, radii, reach, longest, self.tree))
 
-    def _walk(self, Z: Array, runner: Threads, visit: Any) -> Lists:
+    def _walk(self, Z: Array, runner: Threads, visit: Callable[[Array, Array], tuple[Array, Array, Array]]) -> Lists:
         """Return the lists of all rows, in their order; ``visit`` searches a block of rows in the order of leaves."""
         Z = np.ascontiguousarray(Z, dtype=float)
         _, _, low, high, _, _ = self.tree
 
-        def look(block: slice) -> tuple[Array, ...]:
+        def look(block: slice) -> tuple[Array, Array, Array, Array]:
             order = block.start + np.argsort(kdtree.leaves(Z, low, high, block.start, block.stop), kind="stable")
             return order, *visit(Z, order)
 
-        found: list[Any] = list(runner.map(look, row_blocks(len(Z), 64), "neighbours"))
+        found = dict(enumerate(runner.map(look, row_blocks(len(Z), 64), "neighbours")))
         counts = np.empty(len(Z), np.int64)
-        for order, sizes, _, _ in found:
+        for order, sizes, _, _ in found.values():
             counts[order] = sizes
         ptr = np.append(0, np.cumsum(counts))
         index, squared = np.empty(ptr[-1], np.int64), np.empty(ptr[-1])
 
         def put(at: slice) -> None:
-            kdtree.put_rows(*found[at.start], ptr, index, squared)
-            found[at.start] = None
+            order, sizes, listed, lengths = found.pop(at.start)
+            kdtree.put_rows(order, sizes, listed, lengths, ptr, index, squared)
 
         runner.run(put, [slice(i, i + 1) for i in range(len(found))])
         return Lists(ptr, index, squared)

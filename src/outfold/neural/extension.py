@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
@@ -11,22 +11,21 @@ from scipy.spatial import cKDTree
 
 from .. import neighbors
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Interval, Options
 from ..distances import Metric
+from ..engine.model import SpectralModel
 from ..extensions import Extension
-from ..extensions.samples import Samples, check_complete
+from ..extensions.samples import RowModel, Samples, check_complete
 from ..operators.markov import MarkovRule
-from . import training
-from .network import Network, Standardization
+from . import training as trainer
+from .network import ACTIVATIONS, Network, Standardization
 
-TRAINING_SOLVERS = ("auto", "lbfgs", "adam")
+TRAINING_SOLVERS = Options("auto", "lbfgs", "adam")
 FULL_BATCH = 3000  # rows: up to this many solver="auto" is L-BFGS on all rows at once, beyond it Adam
 LBFGS_ITERATIONS = 500  # default of `max_iter` for L-BFGS
 # default of `max_iter` for Adam: epochs that read ADAM_ROWS rows in all, clipped to ADAM_EPOCHS (fewest, most)
-ADAM_ROWS, ADAM_EPOCHS = (
-    2_000_000,
-    (10, 200),
-)
+ADAM_ROWS, ADAM_EPOCHS = 2_000_000, (10, 200)
+ADAM_BATCH = 256  # default of `batch`
 PATIENCE = {"lbfgs": 50, "adam": 30}  # defaults of `patience`
 NEGLIGIBLE = 1e-12  # smaller entries of a dense Markov row are left out
 MOST_ENTRIES = 1 << 26  # limit on the stored entries of the Markov matrix: 0.8 GB
@@ -34,7 +33,24 @@ SPACING_POINTS = 500  # size of the sample in `spacing`
 FEWEST_HELD = 5  # rows: a smaller held-out set is not used
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Options of training that are rarely set.
+
+    >>> Training(batch=64, validation=0.0)
+    Training(batch=64, rate=0.002, validation=0.0, patience=None, tolerance=0.001)
+    """
+
+    batch: Annotated[int | None, Interval(1)] = None  # rows per step of Adam; None: 256 (GRAE: 64 up to 10,000 rows)
+    rate: Annotated[float, Interval(0, open_low=True)] = 2e-3  # initial rate of Adam; it falls along a cosine
+    # the share of the rows that is held out; training returns the parameters with the least error on them; 0: none
+    validation: Annotated[float, Interval(0, 0.9)] = 0.1
+    # iterations without a smaller error before training ends; None: 50 of L-BFGS, 30 epochs of Adam (GRAE: 50)
+    patience: Annotated[int | None, Interval(1)] = None
+    tolerance: Annotated[float, Interval(0)] = 1e-3  # the relative decrease that counts as a smaller error
+
+
+@dataclass(frozen=True, kw_only=True)
 class Net(Extension):
     """A multilayer perceptron o(x): Diffusion Nets (Mishne, Shaham, Cloninger and Cohen, 2017).
 
@@ -45,20 +61,15 @@ class Net(Extension):
     iterations. A trained network needs neither PyTorch nor the training points.
     """
 
-    hidden: tuple[int, ...] = (100, 100)
-    activation: str = "relu"
-    weight_decay: float = 1e-6
-    eigen_penalty: float = 0.0
-    solver: str = "auto"  # "lbfgs" up to 3000 rows, "adam" beyond
-    max_iter: int | None = (
-        None  # iterations of L-BFGS (None: 500), epochs of Adam (None: 10 to 200, reading 2,000,000 rows in all)
-    )
-    batch: int = 256
-    rate: float = 2e-3
-    validation: float = 0.1
-    patience: int | None = None  # None: 50 iterations of L-BFGS, 30 epochs of Adam
-    tolerance: float = 1e-3
-    random_state: int = 0
+    hidden: Annotated[tuple[int, ...], Interval(1)] = field(default=(100, 100), kw_only=False)
+    activation: Annotated[str, Options(*ACTIVATIONS)] = "relu"
+    weight_decay: Annotated[float, Interval(0)] = 1e-6
+    eigen_penalty: Annotated[float, Interval(0)] = 0.0
+    solver: Annotated[str, TRAINING_SOLVERS] = "auto"  # "lbfgs" up to 3000 rows, "adam" beyond
+    # iterations of L-BFGS (None: 500), epochs of Adam (None: 10 to 200, reading 2,000,000 rows in all)
+    max_iter: Annotated[int | None, Interval(1)] = None
+    training: Training = Training()
+    random_state: Annotated[int, Interval(0)] = 0
     device: str = "auto"
 
     def fit(self, known: Samples, runner: Threads) -> Network:
@@ -70,10 +81,10 @@ class Net(Extension):
         Points are sorted first, so that their order does not matter. Anchors that P needs and that have no value are
         added with weight 0.
         """
-        training.library()
+        trainer.library()
         check_complete(known, "net")
         model = known.model if self.eigen_penalty > 0 else None
-        anchors = known.points[:0] if model is None else _anchors(model)
+        anchors = known.points[:0] if model is None else np.asarray(_markov_rule(model)[0].geometry.anchors)
         points, member = np.unique(np.vstack([known.points, anchors]), axis=0, return_inverse=True)
         member = member.ravel()
         n = len(known.points)
@@ -87,8 +98,8 @@ class Net(Extension):
             eigen = self._eigen(model, member[n:], target, values)
         rng = np.random.default_rng(self.random_state)
         labelled = np.flatnonzero(measure)
-        held = split_held_out(labelled, self.validation, rng)
-        task = training.Regression(
+        held = split_held_out(labelled, self.training.validation, rng)
+        task = trainer.Regression(
             source(points),
             np.where(measure[:, None] > 0, target(values), 0.0),
             measure,
@@ -99,34 +110,43 @@ class Net(Extension):
             plan,
         )
         layers = (points.shape[1], *self.hidden, values.shape[1])
-        start = training.initial(layers, self.activation, spacing(source(points), runner), rng)
-        trained = training.train(task, start, plan, runner)
+        start = trainer.initial(layers, self.activation, spacing(source(points), runner), rng)
+        trained = trainer.train(task, start, plan, runner)
         return network(trained.parameters, self.activation, source, target), trained.history
 
-    def plan(self, rows: int) -> training.Schedule:
+    def plan(self, rows: int) -> trainer.Schedule:
         """Return the training schedule for ``rows`` rows."""
         solver = self.solver if self.solver != "auto" else "lbfgs" if rows <= FULL_BATCH else "adam"
-        iterations = LBFGS_ITERATIONS if solver == "lbfgs" else training.passes(ADAM_ROWS, rows, *ADAM_EPOCHS)
-        return training.Schedule(
-            solver,
-            self.max_iter or iterations,
-            self.batch,
-            self.rate,
-            self.patience or PATIENCE[solver],
-            self.tolerance,
-            self.random_state,
-            self.device,
+        iterations = LBFGS_ITERATIONS if solver == "lbfgs" else trainer.passes(ADAM_ROWS, rows, *ADAM_EPOCHS)
+        return trainer.Schedule(
+            solver=solver,
+            iterations=self.max_iter or iterations,
+            batch=self.training.batch or ADAM_BATCH,
+            rate=self.training.rate,
+            patience=self.training.patience or PATIENCE[solver],
+            tolerance=self.training.tolerance,
+            seed=self.random_state,
+            device=self.device,
         )
 
-    def _eigen(self, model: Any, rows: Array, target: Standardization, values: Array) -> training.Eigen:
-        P = _markov(model.rule)
+    def _eigen(self, model: RowModel, rows: Array, target: Standardization, values: Array) -> trainer.Eigen:
+        rule, scale = _markov_rule(model)
+        P = _markov(rule)
         order = np.asarray(cKDTree(values[rows], balanced_tree=False).indices)
         origin = target.mean / target.spread
-        return training.Eigen(self.eigen_penalty, P, model.scale, rows, model.rule.measure, origin, order)
+        return trainer.Eigen(
+            penalty=self.eigen_penalty, P=P, values=scale, rows=rows, measure=rule.measure, origin=origin, order=order
+        )
 
 
 def network(parameters: list[Array], activation: str, source: Standardization, target: Standardization) -> Network:
-    return Network(tuple(parameters[::2]), tuple(parameters[1::2]), activation, source, target)
+    return Network(
+        weights=tuple(parameters[::2]),
+        biases=tuple(parameters[1::2]),
+        activation=activation,
+        source=source,
+        target=target,
+    )
 
 
 def spacing(points: Array, runner: Threads) -> float:
@@ -143,14 +163,15 @@ def split_held_out(rows: Array, share: float, rng: np.random.Generator) -> Array
     return np.sort(rng.permutation(rows)[:count]) if count >= FEWEST_HELD else rows[:0]
 
 
-def _anchors(model: Any) -> Array:
-    if not isinstance(getattr(model, "rule", None), MarkovRule) or model.scale is None:
+def _markov_rule(model: RowModel) -> tuple[MarkovRule, Array]:
+    """Return the Markov rule of a spectral model and its eigenvalues; raise ValueError if it has none."""
+    if not isinstance(model, SpectralModel) or not isinstance(model.rule, MarkovRule) or model.scale is None:
         raise ValueError(
             "eigen_penalty > 0 asks for outputs that are eigenvectors of a Markov matrix between the points, and this "
             "method has none: take DiffusionMaps (coordinates='diffusion') or LaplacianEigenmaps (random walk), or "
             "eigen_penalty=0."
         )
-    return np.asarray(model.rule.geometry.anchors)
+    return model.rule, model.scale
 
 
 def _markov(rule: MarkovRule) -> csr_array:
@@ -160,7 +181,8 @@ def _markov(rule: MarkovRule) -> csr_array:
     entries = 0
     for block in row_blocks(len(anchors), rule.row_entries):
         rows = rule.rows(np.ascontiguousarray(anchors[block]))
-        weights = rows.weights if rows.divisor is None else rows.weights / rows.divisor
+        weights: csr_array = rows.weights  # dense or CSR
+        weights = weights if rows.divisor is None else weights / rows.divisor
         part = csr_array(weights) if issparse(weights) else csr_array(np.where(weights >= NEGLIGIBLE, weights, 0.0))
         entries += part.nnz
         if entries > MOST_ENTRIES:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from scipy.special import expit
 
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
-from ..extensions.samples import by_blocks
+from .._runtime.typing import POSITIVE, Array, Axes
+from ..extensions.samples import FittedExtension, by_blocks
 
 SPREADS_UP_TO = 1e9  # standard deviations: inputs are clipped to this distance from the mean, lest squares overflow
 ACTIVATIONS = {
@@ -25,8 +26,8 @@ ACTIVATIONS = {
 class Standardization:
     """x -> (x - mean) / spread, with spread a standard deviation: the units a network works in."""
 
-    mean: Array
-    spread: Array
+    mean: Annotated[Array, Axes("c")]
+    spread: Annotated[Array, Axes("c"), POSITIVE]
 
     @classmethod
     def of(cls, values: Array, measure: Array, *, common: bool) -> Standardization:
@@ -48,8 +49,8 @@ class Standardization:
         return values * self.spread + self.mean
 
 
-@dataclass(frozen=True)
-class Network:
+@dataclass(frozen=True, kw_only=True)
+class Network(FittedExtension):
     """o(x) = W_L a(... a(W_1 x + b_1) ...) + b_L; ``source`` standardises x, and ``target`` scales o back.
 
     >>> one = Standardization(np.zeros(1), np.ones(1))
@@ -61,8 +62,8 @@ class Network:
     weights: tuple[Array, ...]  # (inputs, outputs) of each layer
     biases: tuple[Array, ...]
     activation: str  # a key of ACTIVATIONS
-    source: Standardization
-    target: Standardization
+    source: Annotated[Standardization, Axes("c>d")]
+    target: Annotated[Standardization, Axes("c")]
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         """Return the outputs at Z, (rows, outputs), a block of rows at a time."""

@@ -7,18 +7,26 @@ initial weights on every device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from types import ModuleType, new_class
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 from scipy.sparse import csr_array
 
 from .._runtime.threads import Threads
 from .._runtime.typing import Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch import device as Device
+
+Advance: TypeAlias = Callable[[int], object]  # moves the progress bar
+Copied: TypeAlias = Callable[[], list[Array]]
 
 PATCH = 32  # neighbouring rows drawn together for the eigenvector penalty, which needs the neighbours of a row
 LAST_RATE = 1e-2  # final rate of Adam, relative to the initial one
@@ -27,7 +35,7 @@ FREQUENCY, SINE_PHASE = 30.0, 0.5  # first layer of sines: bound on W times inpu
 MEMORY = 20  # past steps that L-BFGS stores
 
 
-def library() -> Any:
+def library() -> ModuleType:
     """Return PyTorch. Raise ImportError with the command that installs it if it is missing."""
     try:
         import torch
@@ -36,10 +44,11 @@ def library() -> Any:
             "Networks are trained by PyTorch, which is not installed here. Install it with: "
             'pip install "outfold[neural]". Trained networks work without it.'
         ) from error
-    return torch
+    found: ModuleType = torch
+    return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
     """The solver of a training and its settings."""
 
@@ -55,6 +64,18 @@ class Schedule:
     @property
     def dtype(self) -> str:
         return "float64" if self.solver == "lbfgs" else "float32"
+
+
+class Task(Protocol):
+    """The data of a training and the loss of parameters."""
+
+    parts: tuple[str, ...]  # names of the parts of the loss
+    learnt: Array  # rows that the loss is a sum over
+    held: Array  # held-out rows
+
+    def loss(self, parameters: list[Tensor], rows: Array | None, progress: float) -> list[Tensor]: ...
+
+    def watch(self, parameters: list[Tensor]) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -88,7 +109,7 @@ def initial(sizes: tuple[int, ...], activation: str, near: float, rng: np.random
     return found
 
 
-def forward(parameters: list[Any], x: Any, activation: str) -> Any:
+def forward(parameters: list[Tensor], x: Tensor, activation: str) -> Tensor:
     """Return the outputs of a network as a tensor."""
     torch = library()
     activate = {
@@ -104,7 +125,7 @@ def forward(parameters: list[Any], x: Any, activation: str) -> Any:
     return torch.addmm(parameters[last + 1], x, parameters[last])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Eigen:
     """eta/(2M) sum_ij m_i ((P - lambda_j) o_j)_i^2 over the rows of P, where o is the network's output + ``origin``."""
 
@@ -123,7 +144,7 @@ class Regression:
     Rows of weight 0 have no target, but the penalty may use them. ``held`` rows are left out of the first sum.
     """
 
-    parts = ("fit", "decay", "eigen")
+    parts: tuple[str, ...] = ("fit", "decay", "eigen")
 
     def __init__(
         self,
@@ -146,7 +167,7 @@ class Regression:
         if eigen is not None:
             self.values, self.origin = put(eigen.values), put(eigen.origin)
 
-    def loss(self, parameters: list[Any], rows: Array | None, progress: float) -> list[Any]:
+    def loss(self, parameters: list[Tensor], rows: Array | None, progress: float) -> list[Tensor]:
         """Return the parts of the loss, over ``rows`` or, if None, over all training rows."""
         chosen = self.put(self.learnt if rows is None else rows)
         found = [self._error(parameters, chosen) / 2, self.weight_decay / 2 * _squares(parameters)]
@@ -154,12 +175,12 @@ class Regression:
             found.append(self._eigen(parameters, everything=rows is None))
         return found
 
-    def _error(self, parameters: list[Any], chosen: Any) -> Any:
+    def _error(self, parameters: list[Tensor], chosen: Tensor) -> Tensor:
         left = forward(parameters, self.X[chosen], self.activation) - self.Y[chosen]
         weight = self.measure[chosen]
         return (weight[:, None] * left * left).sum() / weight.sum()
 
-    def _eigen(self, parameters: list[Any], *, everything: bool) -> Any:
+    def _eigen(self, parameters: list[Tensor], *, everything: bool) -> Tensor:
         eigen = self.eigen
         assert eigen is not None
         if everything:
@@ -181,7 +202,7 @@ class Regression:
         places = (starts[:, None] + np.arange(min(PATCH, n))) % n
         return self.eigen.order[np.unique(places)]
 
-    def watch(self, parameters: list[Any]) -> float:
+    def watch(self, parameters: list[Tensor]) -> float:
         """Return the mean squared error of the held-out rows."""
         return float(self._error(parameters, self.put(self.held)))
 
@@ -189,7 +210,7 @@ class Regression:
 class Autoencoder:
     """mean |x - decode(z)|^2 + lambda mean |z - e|^2 + mu/2 sum |W|^2, z = encode(x); means over rows and columns."""
 
-    parts = ("reconstruction", "geometry", "decay")
+    parts: tuple[str, ...] = ("reconstruction", "geometry", "decay")
 
     def __init__(
         self,
@@ -209,25 +230,25 @@ class Autoencoder:
         self.activation, self.depth = activation, depth  # the first `depth` parameters are the encoder
         self.weight, self.relax, self.weight_decay = weight, relax, weight_decay
 
-    def loss(self, parameters: list[Any], rows: Array | None, progress: float) -> list[Any]:
+    def loss(self, parameters: list[Tensor], rows: Array | None, progress: float) -> list[Tensor]:
         chosen = self.put(self.learnt if rows is None else rows)
         reconstruction, geometry = self._errors(parameters, chosen)
         weight = self.weight * self.relax**progress
         return [reconstruction, weight * geometry, self.weight_decay / 2 * _squares(parameters)]
 
-    def _errors(self, parameters: list[Any], chosen: Any) -> tuple[Any, Any]:
+    def _errors(self, parameters: list[Tensor], chosen: Tensor) -> tuple[Tensor, Tensor]:
         x, e = self.X[chosen], self.E[chosen]
         z = forward(parameters[: self.depth], x, self.activation)
         left, away = forward(parameters[self.depth :], z, self.activation) - x, z - e
         return (left * left).mean(), (away * away).mean()
 
-    def watch(self, parameters: list[Any]) -> float:
+    def watch(self, parameters: list[Tensor]) -> float:
         """Return the loss of the held-out rows, without weight decay and with lambda as at the end of training."""
         reconstruction, geometry = self._errors(parameters, self.put(self.held))
         return float(reconstruction + self.weight * self.relax * geometry)
 
 
-def train(task: Any, start: list[Array], plan: Schedule, runner: Threads) -> Trained:
+def train(task: Task, start: list[Array], plan: Schedule, runner: Threads) -> Trained:
     """Minimise the loss of a task; return the parameters that did best on held-out rows, else the last ones."""
     torch = library()
     best = _Best(task, plan)
@@ -237,12 +258,12 @@ def train(task: Any, start: list[Array], plan: Schedule, runner: Threads) -> Tra
         _threads(torch, runner if work >= SHARED_WORK else Threads(1)),
         runner.bar("training", plan.iterations, unit="step") as bar,
     ):
-        last = (_lbfgs if plan.solver == "lbfgs" else _adam)(task, start, plan, best, bar)
+        last = (_lbfgs if plan.solver == "lbfgs" else _adam)(task, start, plan, best, bar.update)
     found = best.parameters if best.parameters is not None else last
     return Trained([np.asarray(p, dtype=float) for p in found], best.history())
 
 
-def _lbfgs(task: Any, start: list[Array], plan: Schedule, best: _Best, bar: Any) -> list[Array]:
+def _lbfgs(task: Task, start: list[Array], plan: Schedule, best: _Best, advance: Advance) -> list[Array]:
     torch, put = library(), _placer(plan)
     ends = np.cumsum([p.size for p in start])[:-1]
 
@@ -259,8 +280,8 @@ def _lbfgs(task: Any, start: list[Array], plan: Schedule, best: _Best, bar: Any)
         now[:] = [float(part.detach()) for part in parts]
         return float(total.detach()), np.concatenate([s.detach().cpu().numpy().ravel() for s in slopes]).astype(float)
 
-    def step(intermediate_result: Any) -> None:
-        bar.update(1)
+    def step(intermediate_result: OptimizeResult) -> None:
+        advance(1)
         flat = intermediate_result.x
         if best.note(
             now, float(intermediate_result.fun), lambda: unpacked(flat.copy()), [put(p) for p in unpacked(flat)]
@@ -273,13 +294,16 @@ def _lbfgs(task: Any, start: list[Array], plan: Schedule, best: _Best, bar: Any)
     return unpacked(found.x)
 
 
-def _adam(task: Any, start: list[Array], plan: Schedule, best: _Best, bar: Any) -> list[Array]:
+def _adam(task: Task, start: list[Array], plan: Schedule, best: _Best, advance: Advance) -> list[Array]:
     """Minimise by Adam (Kingma and Ba, 2015), with a rate that falls along a cosine; return the last parameters."""
     torch, put = library(), _placer(plan)
     rng = np.random.default_rng([plan.seed, 2])
     parameters = [put(p).requires_grad_() for p in start]
     optimiser = torch.optim.Adam(parameters, lr=plan.rate, fused=True)
-    copied = lambda: [p.detach().cpu().numpy().copy() for p in parameters]  # noqa: E731
+
+    def copied() -> list[Array]:
+        return [p.detach().cpu().numpy().copy() for p in parameters]
+
     for epoch in range(plan.iterations):
         progress = epoch / plan.iterations
         rate = plan.rate * (LAST_RATE + (1 - LAST_RATE) * (1 + np.cos(np.pi * progress)) / 2)
@@ -294,7 +318,7 @@ def _adam(task: Any, start: list[Array], plan: Schedule, best: _Best, bar: Any) 
             optimiser.step()
             sums = sums + torch.stack([p.detach() for p in parts]) * (len(rows) / len(order))
         now = [float(part) for part in sums]  # type: ignore[attr-defined]
-        bar.update(1)
+        advance(1)
         if best.note(now, sum(now), copied, parameters):
             break
     return copied()
@@ -303,13 +327,13 @@ def _adam(task: Any, start: list[Array], plan: Schedule, best: _Best, bar: Any) 
 class _Best:
     """The losses of each iteration and, if rows are held out, the parameters with the least error on them."""
 
-    def __init__(self, task: Any, plan: Schedule) -> None:
+    def __init__(self, task: Task, plan: Schedule) -> None:
         self.task, self.plan = task, plan
         self.parameters: list[Array] | None = None
         self.records: list[list[float]] = []
         self.least, self.since = np.inf, 0
 
-    def note(self, parts: list[float], total: float, copied: Any, parameters: list[Any]) -> bool:
+    def note(self, parts: list[float], total: float, copied: Copied, parameters: list[Tensor]) -> bool:
         """Record the losses of an iteration; return whether training should stop."""
         held = len(self.task.held) > 0
         with library().no_grad():
@@ -335,40 +359,39 @@ class _Best:
         return dict(zip(names, columns))
 
 
-def _product(P: csr_array, o: Any) -> Any:
+def _product(P: csr_array, o: Tensor) -> Tensor:
     """Return P o, by SciPy: it gives the same bits each time, and o is small enough to copy from the device."""
-    torch = library()
 
-    class Product(torch.autograd.Function):  # type: ignore[name-defined]
-        @staticmethod
-        def forward(context: Any, values: Any) -> Any:
-            return values.new_tensor(P @ values.detach().cpu().numpy())
+    def forward(context: object, values: Tensor) -> Tensor:
+        return values.new_tensor(P @ values.detach().cpu().numpy())
 
-        @staticmethod
-        def backward(context: Any, slopes: Any) -> Any:
-            return slopes.new_tensor(P.T @ slopes.cpu().numpy())
+    def backward(context: object, slopes: Tensor) -> Tensor:
+        return slopes.new_tensor(P.T @ slopes.cpu().numpy())
 
-    return Product.apply(o)
+    functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    product: Any = new_class("Product", (library().autograd.Function,), exec_body=lambda body: body.update(functions))
+    applied: Tensor = product.apply(o)
+    return applied
 
 
-def _squares(parameters: list[Any]) -> Any:
+def _squares(parameters: list[Tensor]) -> Tensor:
     """Return sum |W|^2; biases are not penalised."""
     return sum((W * W).sum() for W in parameters[::2])
 
 
-def _placer(plan: Schedule) -> Any:
+def _placer(plan: Schedule) -> Callable[[Array], Tensor]:
     """Return a function that copies an array to a tensor on the training device."""
     torch = library()
     device, dtype = chosen_device(plan.device), getattr(torch, plan.dtype)
 
-    def put(values: Array) -> Any:
+    def put(values: Array) -> Tensor:
         tensor = torch.as_tensor(np.require(values, requirements=["C", "W"]))  # PyTorch warns of read-only arrays
         return tensor.to(device, dtype if tensor.is_floating_point() else torch.int64)
 
     return put
 
 
-def chosen_device(name: str) -> Any:
+def chosen_device(name: str) -> Device:
     """Return the device of a name; "auto" is CUDA if it is available, else the CPU."""
     torch = library()
     if name == "auto":
@@ -383,7 +406,7 @@ def chosen_device(name: str) -> Any:
 
 
 @contextmanager
-def _threads(torch: Any, runner: Threads) -> Iterator[None]:
+def _threads(torch: ModuleType, runner: Threads) -> Iterator[None]:
     """Give PyTorch as many threads as the runner has, inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(runner.workers)

@@ -22,7 +22,7 @@ from .._runtime.typing import Array
 
 BLOCK_ROWS = 64  # rows of a step that a thread computes at once
 POWER_STEPS = 30  # steps of the subspace iteration, for classical scaling of many points
-DENSE_UP_TO = 500  # points up to which classical scaling uses LAPACK
+LAPACK_UP_TO = 500  # points up to which classical scaling uses LAPACK
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,13 @@ def classical(distances: Array, count: int, measure: Array) -> Array:
     inner -= means - float(means @ measure / total)
     inner *= root[:, None]
     inner *= root
-    if n <= DENSE_UP_TO:
+    if n <= LAPACK_UP_TO:
         values, vectors = eigh(inner, subset_by_index=[n - count, n - 1])
         values, vectors = values[::-1], vectors[:, ::-1]
     else:
         values, vectors = _top(inner, count)
-    return vectors / root[:, None] * np.sqrt(np.maximum(values, 0.0))
+    result: Array = vectors / root[:, None] * np.sqrt(np.maximum(values, 0.0))
+    return result
 
 
 def _top(matrix: Array, count: int) -> tuple[Array, Array]:
@@ -122,4 +123,5 @@ def along_axes(places: Array, measure: Array) -> Array:
     """Return the coordinates about their mean, rotated to their principal axes, largest variance first."""
     centred = places - measure @ places / measure.sum()
     _, _, axes = np.linalg.svd(np.sqrt(measure)[:, None] * centred, full_matrices=False)
-    return centred @ axes.T
+    result: Array = centred @ axes.T
+    return result

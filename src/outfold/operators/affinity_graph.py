@@ -7,33 +7,39 @@ eigenproblem over the anchors and the geometry from which the row of any point i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array
+from ..bandwidths import PairStatistics
 from ..data.sources import Source
-from ..distances import Given
-from ..graphs import AllPairs, components, drawing, fitted, rules
+from ..distances import Given, Metric, PointMetric
+from ..graphs import AllPairs, Ball, components, drawing, fitted, rules
+from ..graphs.fitted import SparseGraph
 from ..graphs.pair_statistics import DenseStatistics
+from ..graphs.protocols import EdgeRule, FittedKernel, Graph
 from ..graphs.rules import DenseOrNearest
+from ..kernels import Kernel
 from ..landmarks import Anchors, along_the_tree, given_columns
 from ..trust import Reference
-from .markov import log_mass_without_self
-from .operator import Operator
-from .problem import BuiltProblem
+from .costs import EDGE, ENTRY, Case, Cost, Stage
+from .expansion import EigenPairs, Expansion
+from .laplacian import Unnormalized
+from .markov import GraphNormalization, log_mass_without_self
+from .operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, MarkovOperator, Operator, RowRule
+from .problem import BuiltProblem, Eigenproblem, Facts, amplification_concerns, too_wide
 
 
-@dataclass(frozen=True)
-class Affinities:
+@dataclass(frozen=True, kw_only=True)
+class Affinities(Eigenproblem):
     """The metric, the edges of the graph, the kernel and its normalisation."""
 
-    metric: Any  # None: the matrix is precomputed
-    edges: Any  # rule for the edges of the graph
-    kernel: Any
-    normalization: Any
+    metric: PointMetric | None  # None: the matrix is precomputed
+    edges: EdgeRule
+    kernel: Kernel
+    normalization: GraphNormalization
     components: str = "warn"
     chosen: str = ""  # prefix of the edges in the report: "auto: " if the edge rule was chosen automatically
     given_distances: bool = True  # for metric=None: the matrix holds distances, not affinities
@@ -50,6 +56,13 @@ class Affinities:
     def merges_copies(self) -> bool:
         return self.normalization.merges_copies
 
+    @property
+    def feature_metric(self) -> Metric | None:
+        return self.metric if isinstance(self.metric, Metric) else None
+
+    def alone(self, epsilon: float) -> Affinities:
+        return replace(self, kernel=self.kernel.at(epsilon))
+
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""
         if isinstance(self.edges, DenseOrNearest):
@@ -62,21 +75,20 @@ class Affinities:
         graph = drawing.draw(self.edges, survey, kernel, runner)
         exact = survey.exact
         del survey
-        graph, operator, reference, degree = self._operator(graph, kernel, anchors, runner)
+        graph, operator, rule, reference, degree = self._operator(graph, kernel, anchors, runner)
         if operator.parts.count > 1 and self.components != "warn":
             if self.components == "largest":
                 fewer = _largest(anchors, operator, needed, self)
                 return replace(self, components="warn").build(rows, fewer, measure, needed, runner)
             graph = self._join_components(graph, operator, runner)
-            graph, operator, reference, degree = self._operator(graph, kernel, anchors, runner)
+            graph, operator, rule, reference, degree = self._operator(graph, kernel, anchors, runner)
         smooth = None if self.given else anchors.points[:, :16]
         return BuiltProblem(
-            anchors,
-            replace(operator, runner=runner, smooth=smooth),
-            self.normalization,
-            graph,
-            kernel,
-            reference,
+            anchors=anchors,
+            operator=replace(operator, runner=runner, smooth=smooth),
+            normalization=self.normalization,
+            rule=rule,
+            reference=reference,
             columns=anchors.index if self.given else None,
             edges=self._describe(graph) + ("" if exact else ", found approximately"),
             degree=degree,
@@ -86,37 +98,41 @@ class Affinities:
     def _choose_edges(self, n: int) -> Affinities:
         return replace(self, edges=self.edges.choose(n), chosen="auto: ")
 
-    def _describe(self, graph: Any) -> str:
+    def _describe(self, graph: Graph) -> str:
         edges = self.edges
-        if getattr(edges, "radius", None) == "auto":
+        if isinstance(edges, Ball) and isinstance(graph, SparseGraph):
             edges = replace(edges, radius=graph.radius)
         return self.chosen + edges.describe()
 
-    def _survey(self, anchors: Anchors, runner: Threads) -> Any:
-        if not self.given:
+    def _survey(self, anchors: Anchors, runner: Threads) -> PairStatistics:
+        if self.metric is not None:
             return drawing.collect_statistics(self.edges, self.metric, anchors.points, anchors.measure, runner)
         given = Given(given_columns(anchors), self.given_distances)
-        return DenseStatistics(given, given.cross(anchors.points[:, anchors.index]), anchors.measure)
+        return DenseStatistics(
+            distances=given, squared=given.cross(anchors.points[:, anchors.index]), measure=anchors.measure
+        )
 
     def _operator(
-        self, graph: Any, kernel: Any, anchors: Anchors, runner: Threads
-    ) -> tuple[Any, Operator, Reference, float]:
-        """Return the graph without caches, its operator, the reference of the support, and the mean degree."""
+        self, graph: Graph, kernel: FittedKernel, anchors: Anchors, runner: Threads
+    ) -> tuple[Graph, Operator, RowRule, Reference, float]:
+        """Return the graph without caches, its operator and row rule, the reference of support, and the mean degree."""
         measured = graph.gram(runner)
         graph = graph.without_caches()
         measure = anchors.measure
-        sparse = issparse(measured)
-        values = measured.data if sparse else measured
+        dense = isinstance(measured, np.ndarray)
+        values = measured if isinstance(measured, np.ndarray) else measured.data
         witness = kernel.witness(values)
-        blocks = row_blocks(len(values), 1 if sparse else values.shape[1])
+        blocks = row_blocks(len(values), values.shape[1] if dense else 1)
         # In place: `measured` holds affinities from here on.
         runner.each(lambda block: kernel.affinity(values[block]), blocks, "kernel")
-        seen = measured if witness is None else csr_array((witness, measured.indices, measured.indptr), measured.shape)
+        seen = measured
+        if witness is not None and not isinstance(measured, np.ndarray):  # a dense graph needs no witness
+            seen = csr_array((witness, measured.indices, measured.indptr), measured.shape)
         reference = Reference.of(log_mass_without_self(seen, measure), np.log(seen @ measure), measure)
-        degree = measured.nnz / len(measure) if sparse else float(len(measure))
-        return graph, self.normalization.fit(measured, measure), reference, degree
+        degree = float(len(measure)) if isinstance(measured, np.ndarray) else measured.nnz / len(measure)
+        return graph, *self.normalization.normalize(measured, measure, graph, kernel), reference, degree
 
-    def _join_components(self, graph: Any, operator: Operator, runner: Threads) -> Any:
+    def _join_components(self, graph: Graph, operator: Operator, runner: Threads) -> Graph:
         """Return the graph with the shortest bridges between its components. Raise ValueError if components="error"."""
         told = f"The graph has {operator.parts.describe()}"
         if self.components == "error":
@@ -129,11 +145,37 @@ class Affinities:
                 f"{told}, and it is dense: they are too far apart for epsilon, and no bridge would weigh anything. "
                 "Raise epsilon, or pass n_neighbors with components='join'."
             )
+        assert isinstance(graph, SparseGraph)
         pairs = components.bridges(operator.parts, graph.distances)
         return fitted.with_bridges(graph, graph.gram(runner), pairs)
 
-    def concerns(self, report: Any, values: Array, problem: BuiltProblem) -> list[str]:
-        """Return the warnings about this fit."""
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
+        return self.normalization.kernel_between(rule, pairs)
+
+    def cost(self, case: Case) -> Cost:
+        n = case.anchors
+        edges, chosen = rules.choose_rule(self.edges, n), "auto: " if isinstance(self.edges, DenseOrNearest) else ""
+        small_end = isinstance(self.normalization, Unnormalized)
+        if isinstance(edges, AllPairs):
+            solver, solve = case.dense_solve(n, "shiftinvert" if small_end else "lanczos")
+            table = Stage("kernel", 8.0 * n * n * 1.2, n * n * (ENTRY + case.features * 1e-10) / case.cores)
+            return Cost(chosen + edges.describe(), solver, [table, solve])
+        k = getattr(edges, "k", 32)
+        told = "ball" if getattr(edges, "radius", 0) == "auto" else edges.describe()
+        entries = 1.3 * n * k
+        solver, solve = "dense" if n <= DENSE_SOLVER_UP_TO else "lanczos", Stage("solve", 0.0, 0.1)
+        if n > LANCZOS_UP_TO:
+            solver, solve = case.sparse_solve(n, entries)
+        elif n > DENSE_SOLVER_UP_TO and small_end:
+            solver = "shiftinvert"
+        stages = [
+            Stage("neighbours", 34.0 * n * (k + 1), case.search(n, n, k)),
+            Stage("graph", 16.0 * n * (k + 1) + 36 * entries, EDGE * entries),
+            solve,
+        ]
+        return Cost(chosen + told, solver, case.beside_a_tree(n, stages))
+
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
         found = []
         if report.components > 1:
             remedy = rules.choose_rule(self.edges, report.n_anchors).remedy()
@@ -148,9 +190,9 @@ class Affinities:
                 f"epsilon={report.epsilon:.3g} looks too small: the trace of P is {report.trace:.4g} for n = "
                 f"{report.n_anchors}, so most rows see little but themselves. Try a larger epsilon or epsilon='auto'."
             )
-        if problem.operator.kind == "markov":
-            found += report.too_wide(values.max())
-        return found + report.describe_amplification()
+        if isinstance(problem.operator, MarkovOperator):
+            found += too_wide(report, values.max())
+        return found + amplification_concerns(report)
 
 
 def _largest(anchors: Anchors, operator: Operator, needed: int, view: Affinities) -> Anchors:

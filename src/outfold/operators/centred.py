@@ -10,54 +10,68 @@ gives sqrt(|lambda|) f if signed coordinates are requested (Laub and Mueller, 20
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Axes, Matrix
 from ..data.sources import Source
-from ..distances import Given
+from ..distances import Given, MeasuredDistances, Metric
 from ..graphs.components import Components
 from ..graphs.drawing import check_memory
-from ..kernels import GivenValues
+from ..graphs.protocols import ValueGeometry
+from ..kernels import GivenValues, KernelValues, Named
 from ..landmarks import Anchors, given_columns
-from ..trust import Nearness
-from . import spectrum
-from .operator import Operator, Rows, not_rounding
-from .problem import BuiltProblem
+from ..trust import Nearness, Reference
+from .costs import ENTRY, Case, Cost, Stage
+from .expansion import EigenPairs, Expansion, by_blocks
+from .operator import CentredOperator, Normalization, Operator, RowRule, Rows, not_rounding
+from .problem import BuiltProblem, Eigenproblem, Facts
+from .spectrum import spectral_dimension
 
 MUCH = 0.4  # the report warns if a larger part of sum |lambda| is negative
 
 
 @dataclass(frozen=True)
-class CentredRule:
+class CentredRule(RowRule):
     """k(x, .) - column means, weighted by the measure."""
 
-    geometry: Any
-    measure: Array | None  # None: 1 everywhere
-    centre: Array  # column means of the kernel
+    geometry: Annotated[ValueGeometry, Axes("n d")]
+    measure: Annotated[Array | None, Axes("n")]  # None: 1 everywhere
+    centre: Annotated[Array, Axes("n")]  # column means of the kernel
 
     @property
     def row_entries(self) -> int:
         return self.geometry.row_entries
 
-    def rows(self, Z: Array) -> Rows:
+    def nearest(self, Z: Array) -> Array:
+        return self.geometry.nearest(Z)
+
+    def arrange(self, Z: Array, runner: Threads) -> Array | None:
+        return self.geometry.arrange(Z, runner)
+
+    @classmethod
+    def of(cls, operator: CentredOperator, geometry: ValueGeometry) -> CentredRule:
+        weighted = not np.all(operator.measure == 1)
+        return cls(geometry, operator.measure if weighted else None, operator.centre)
+
+    def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
         values, log_mass = self.geometry.values(Z)
-        return Rows(values, log_mass, log_mass, centre=self.centre, measure=self.measure)
+        return Rows(weights=values, log_degree=log_mass, log_mass=log_mass, centre=self.centre, measure=self.measure)
 
 
 @dataclass(frozen=True)
-class Centring:
+class Centring(Normalization):
     """Double centring; ``signed`` selects the eigenvalues largest in magnitude, whatever their sign."""
 
     signed: bool = False
     definite: bool = False  # the kernel is positive semi-definite: it has no negative eigenvalues
     skip: ClassVar[int] = 0
-    unit_columns: ClassVar[bool] = False
 
-    def fit(self, K: Array, measure: Array, runner: Threads) -> Operator:
+    def fit(self, K: Array, measure: Array, runner: Threads) -> CentredOperator:
         """Return the operator; K becomes the symmetric conjugate of K~ diag(m), in place."""
         with np.errstate(over="ignore", invalid="ignore"):
             centre = K @ measure / measure.sum()
@@ -78,14 +92,17 @@ class Centring:
 
         bound = max(runner.map(shift, blocks, "centring"))
         parts = Components(np.zeros(len(K), int), np.ones(1))
-        return Operator("centred", K, bound, bound, measure, measure, parts, measure, centre, self.signed, runner)
-
-    def rule(self, operator: Operator, geometry: Any, kernel: Any, eigenvalues: Array) -> CentredRule:
-        weighted = not np.all(operator.measure == 1)
-        return CentredRule(geometry, operator.measure if weighted else None, operator.mass)
-
-    def eigenvalues(self, operator_values: Array) -> Array:
-        return operator_values
+        return CentredOperator(
+            matrix=K,
+            top=bound,
+            spread=bound,
+            measure=measure,
+            stationary=measure,
+            parts=parts,
+            centre=centre,
+            both_ends=self.signed,
+            runner=runner,
+        )
 
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         return functions * (np.sign(eigenvalues) / np.sqrt(np.abs(eigenvalues)))
@@ -94,10 +111,10 @@ class Centring:
         return eigenvalues
 
     def dimension(self, operator: Operator, values: Array) -> int | None:
-        return spectrum.spectral_dimension(values if self.signed else np.maximum(values, 0))
+        return spectral_dimension(values if self.signed else np.maximum(values, 0))
 
     def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
-        """Return the pairs whose eigenvalue exceeds rounding and, unless ``signed``, is positive."""
+        """As for every normalisation; unless ``signed``, an eigenvalue must also be positive."""
         usable = values if self.signed else np.maximum(values, 0)
         hint = "lie on a line or plane; other eigenvalues are zero or negative. Ask for fewer components."
         return not_rounding(usable, kept, operator, asked, clip, skip=0, hint=hint)
@@ -123,6 +140,7 @@ def _negative_trace(operator: Operator, values: Array, vectors: Array, steps: in
     """
     n = operator.size
     if n <= 1000:
+        assert isinstance(operator.matrix, np.ndarray)
         return float(-np.minimum(np.linalg.eigvalsh(operator.matrix), 0).sum())
     V = np.random.default_rng(n).choice([-1.0, 1.0], (n, probes))
     V -= vectors @ (vectors.T @ V)
@@ -144,15 +162,19 @@ def _negative_trace(operator: Operator, values: Array, vectors: Array, steps: in
 
 
 @dataclass(frozen=True)
-class SquaredDistances:
+class SquaredDistances(ValueGeometry):
     """-d^2 / 2 to the anchors, and the support of a point by its distance to the nearest anchor."""
 
-    distances: Any
+    distances: Annotated[MeasuredDistances, Axes("n d")]
     nearness: Nearness
 
     @property
+    def anchors(self) -> Array:
+        return self.distances.anchors
+
+    @property
     def row_entries(self) -> int:
-        return len(self.distances.anchors)
+        return len(self.anchors)
 
     def values(self, Z: Array) -> tuple[Array, Array]:
         squared = self.distances.cross(Z)
@@ -162,90 +184,107 @@ class SquaredDistances:
 
     def pairs(self, X: Array, Y: Array) -> Array:
         """Return -d^2 / 2 between any rows, (len(X), len(Y))."""
-        return -0.5 * replace(self.distances, anchors=Y).cross(X)
+        return -0.5 * self.distances.to(Y).cross(X)
 
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)
 
 
-@dataclass(frozen=True)
-class Distant:
-    """The view of classical MDS: -d^2 / 2 between all anchors, centred. metric None: distances are precomputed."""
+class CentredProblem(Eigenproblem):
+    """What eigenproblems of centred kernels between all anchors share."""
 
-    metric: Any
+    if TYPE_CHECKING:
+
+        @property
+        def normalization(self) -> Centring: ...
+
+    @property
+    def streams(self) -> bool:
+        return not self.given
+
+    def _problem(
+        self, K: Array, geometry: ValueGeometry, anchors: Anchors, reference: Reference, runner: Threads
+    ) -> BuiltProblem:
+        operator = self.normalization.fit(K, anchors.measure, runner)
+        return BuiltProblem(
+            anchors=anchors,
+            operator=operator,
+            normalization=self.normalization,
+            rule=CentredRule.of(operator, geometry),
+            reference=reference,
+            columns=anchors.index if self.given else None,
+            edges="all pairs",
+            degree=float(len(anchors.measure)),
+        )
+
+    def cost(self, case: Case) -> Cost:
+        n = case.anchors
+        solver, solve = case.dense_solve(n, "krylov")
+        return Cost("all pairs", solver, [Stage("kernel", 8.0 * n * n * 1.2, n * n * ENTRY / case.cores), solve])
+
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
+        assert isinstance(rule, CentredRule)
+        return CentredKernel(rule, pairs)
+
+
+@dataclass(frozen=True)
+class Distant(CentredProblem):
+    """Classical MDS: -d^2 / 2 between all anchors, centred. metric None: distances are precomputed."""
+
+    metric: Metric | None
     normalization: Centring
-    merges_copies: ClassVar[bool] = False
 
     @property
     def given(self) -> bool:
         return self.metric is None
 
     @property
-    def streams(self) -> bool:
-        return not self.given
+    def feature_metric(self) -> Metric | None:
+        return self.metric
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         check_memory(len(anchors.measure), "Solve on some of the points (landmarks=5000).")
-        if self.given:
-            distances: Any = Given(given_columns(anchors))
+        distances: MeasuredDistances
+        if self.metric is None:
+            distances = Given(given_columns(anchors))
             squared = distances.cross(anchors.points[:, anchors.index])
         else:
             distances = self.metric.fit(anchors.points)
             squared = distances.gram(runner)
         nearness, reference = Nearness.of(distinct_nearest(squared, runner), anchors.measure)
         squared *= -0.5
-        return BuiltProblem(
-            anchors,
-            self.normalization.fit(squared, anchors.measure, runner),
-            self.normalization,
-            SquaredDistances(distances, nearness),
-            None,
-            reference,
-            columns=anchors.index if self.given else None,
-            edges="all pairs",
-            degree=float(len(anchors.measure)),
-        )
+        return self._problem(squared, SquaredDistances(distances, nearness), anchors, reference, runner)
 
-    def concerns(self, report: Any, values: Array, problem: BuiltProblem) -> list[str]:
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
         return negative_concerns(report, self.normalization.signed)
 
 
 @dataclass(frozen=True)
-class Kernels:
-    """The view of kernel PCA: values of a kernel between all anchors, centred."""
+class Kernels(CentredProblem):
+    """Kernel PCA: values of a kernel between all anchors, centred."""
 
-    kernel: Any  # kernels.Named; None: the kernel matrix is precomputed
+    kernel: Named | None  # None: the kernel matrix is precomputed
     normalization: Centring
-    merges_copies: ClassVar[bool] = False
 
     @property
     def given(self) -> bool:
         return self.kernel is None
 
-    @property
-    def streams(self) -> bool:
-        return not self.given
+    def alone(self, epsilon: float) -> Kernels:
+        if self.kernel is None or self.kernel.gamma != "auto" or np.isnan(epsilon):
+            return self
+        return replace(self, kernel=replace(self.kernel, gamma=1 / (2 * epsilon)))
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         check_memory(len(anchors.measure), "Solve on some of the points (landmarks=5000).")
-        if self.given:
-            geometry, K, reference = GivenValues.of(given_columns(anchors), anchors)
+        geometry: GivenValues | KernelValues
+        if self.kernel is None:
+            geometry, K, reference = GivenValues.of(given_columns(anchors), anchors.points, anchors.measure)
         else:
             geometry, K, reference = self.kernel.fit(anchors.points, anchors.measure, runner)
-        return BuiltProblem(
-            anchors,
-            self.normalization.fit(K, anchors.measure, runner),
-            self.normalization,
-            geometry,
-            None,
-            reference,
-            columns=anchors.index if self.given else None,
-            edges="all pairs",
-            degree=float(len(anchors.measure)),
-            bandwidth=geometry.bandwidth,
-        )
+        return replace(self._problem(K, geometry, anchors, reference, runner), bandwidth=geometry.bandwidth)
 
-    def concerns(self, report: Any, values: Array, problem: BuiltProblem) -> list[str]:
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
         if report.negative_mass <= MUCH:
             return []
         return [
@@ -265,7 +304,7 @@ def distinct_nearest(squared: Array, runner: Threads) -> Array:
     return out
 
 
-def negative_concerns(report: Any, signed: bool) -> list[str]:
+def negative_concerns(report: Facts, signed: bool) -> list[str]:
     """Return a warning if more than ``MUCH`` of the spectrum of distances is negative, else nothing."""
     if report.negative_mass <= MUCH:
         return []
@@ -277,3 +316,35 @@ def negative_concerns(report: Any, signed: bool) -> list[str]:
         f"{told}, and coordinates with positive eigenvalues show the rest only. signed=True keeps the largest of "
         "either sign."
     ]
+
+
+class CentredKernel(Expansion):
+    """Kernel PCA, classical MDS and Isomap."""
+
+    def __init__(self, rule: CentredRule, pairs: EigenPairs) -> None:
+        super().__init__(pairs)
+        self.rule, self.trivial = rule, 0.0
+
+    @cached_property
+    def _share(self) -> Array:
+        count = len(self.rule.centre)
+        measure = np.ones(count) if self.rule.measure is None else self.rule.measure
+        result: Array = measure / measure.sum()
+        return result
+
+    def _means(self, X: Array) -> Array:
+        share = self._share[:, None]
+        return by_blocks(
+            lambda part: (self.rule.geometry.values(part)[0] @ share)[:, 0], X, self.rule.geometry.row_entries
+        )
+
+    def table(self, X: Array, Y: Array) -> Array:
+        level = float(self.rule.centre @ self._share)
+        result: Array = self.rule.geometry.pairs(X, Y) - self._means(X)[:, None] - (self._means(Y) - level)
+        return result
+
+    def functions(self, X: Array, embedding: Array) -> Array:
+        return embedding / np.sqrt(np.abs(self.values))
+
+    def constant(self, X: Array) -> Array:
+        raise AssertionError("centring leaves no constant")

@@ -10,7 +10,7 @@ training points. A training point is its own nearest neighbour, so its row is it
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -18,20 +18,27 @@ from scipy.sparse import csr_array
 from .. import neighbors
 from .._loops import shortest_paths as path_loops
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array
+from .._runtime.typing import WHOLE, Array, Axes, Index
 from ..data.sources import Source
-from ..distances import GivenTable, clip_entries
-from ..graphs import Ball, components, drawing
+from ..distances import GivenTable, Metric, SearchedDistances, clip_entries
+from ..graphs import Ball, Union, components, drawing
 from ..graphs.components import Components
+from ..graphs.fitted import SparseGraph
 from ..graphs.pair_statistics import SearchStatistics, kth, lists_of_mass
+from ..graphs.protocols import ValueGeometry
 from ..landmarks import AllRows, Anchors, along_the_tree, given_columns
-from ..neighbors import Lists, choice
+from ..neighbors import Lists, Search, choice
 from ..neighbors.lists import sort_rows
 from ..trust import Nearness
-from .centred import Centring, negative_concerns
-from .problem import BuiltProblem
+from .centred import CentredKernel, CentredRule, Centring, negative_concerns
+from .costs import Case, Cost, Stage
+from .expansion import EigenPairs, Expansion
+from .operator import RowRule
+from .problem import BuiltProblem, Eigenproblem, Facts
 
 LANES = 32  # sources whose geodesics are computed together
+
+NO_ROW = -1  # index of a node that is not a training row
 
 
 @dataclass(frozen=True)
@@ -52,17 +59,21 @@ class PathRows:
         return out
 
 
-@dataclass(frozen=True)
-class Geodesics:
+@dataclass(frozen=True, kw_only=True)
+class Geodesics(ValueGeometry):
     """-D^2 / 2 to the anchors, and the support of a point by its distance to the nearest training point."""
 
-    search: Any  # neighbour search over the nodes of the graph
-    measure: Array  # of the nodes
+    search: Annotated[Search, Axes("n>N d")]  # over the nodes of the graph
+    measure: Annotated[Array, Axes("N")]  # of the nodes
     k: int  # neighbours of a new point; 0: those within the radius
     radius: float
-    table: Array  # (nodes, anchors): D
-    at: Array  # indices of the anchors among the nodes
+    table: Annotated[Array, Axes("N n")]  # (nodes, anchors): D
+    at: Annotated[Array, Axes("n"), Index("N"), WHOLE]  # indices of the anchors among the nodes
     nearness: Nearness
+
+    @property
+    def anchors(self) -> Array:
+        return self.search.distances.anchors[self.at]
 
     @property
     def row_entries(self) -> int:
@@ -89,7 +100,7 @@ class Geodesics:
         for i in range(len(X)):
             part = slice(own.ptr[i], own.ptr[i + 1])
             out[i] = (inward[own.index[part]] + lengths[0][part, None]).min(axis=0)
-        out[replace(self.search.distances, anchors=Y).cross(X) == 0] = 0.0
+        out[self.search.distances.to(Y).cross(X) == 0] = 0.0
         return -0.5 * out**2
 
     def nearest(self, Z: Array) -> Array:
@@ -115,14 +126,17 @@ class Geodesics:
 
 
 @dataclass(frozen=True)
-class Geodesic:
-    """The view of Isomap: -D^2 / 2 between the anchors through the graph of all rows, centred."""
+class Geodesic(Eigenproblem):
+    """Isomap: -D^2 / 2 between the anchors through the graph of all rows, centred."""
 
-    metric: Any  # None: distances are precomputed
-    edges: Any  # Union (its k counts the point itself) or Ball
+    metric: Metric | None  # None: distances are precomputed
+    edges: Union | Ball  # the k of Union counts the point itself
     normalization: Centring
     components: str = "warn"
-    merges_copies: ClassVar[bool] = False
+
+    @property
+    def feature_metric(self) -> Metric | None:
+        return self.metric
 
     @property
     def given(self) -> bool:
@@ -140,18 +154,20 @@ class Geodesic:
         if self.given:
             given_columns(anchors)
         nodes = AllRows().select(rows, measure, np.random.default_rng())
-        members: Any = nodes.index
+        members = nodes.index
+        assert members is not None
         weights = np.zeros(len(nodes.measure))
         if anchors.index is None:  # landmarks that are not training rows become nodes
             count = len(anchors.points)
-            index = np.append(members, np.full(count, -1))
+            index = np.append(members, np.full(count, NO_ROW))
             points = np.concatenate([nodes.points, anchors.points])
             nodes = Anchors(points, index, np.append(nodes.measure, np.ones(count)))
             weights = np.append(weights, anchors.measure)
         else:
             weights[np.searchsorted(members, anchors.index)] = anchors.measure
         tagged = along_the_tree(Anchors(nodes.points, np.arange(len(weights)), nodes.measure), self.metric)
-        order: Any = tagged.index
+        order = tagged.index
+        assert order is not None
         at = np.flatnonzero(weights[order])
         return nodes.at(order), at, weights[order][at]
 
@@ -159,9 +175,12 @@ class Geodesic:
         self, nodes: Anchors, at: Array, weights: Array, foreign: bool, needed: int, runner: Threads
     ) -> BuiltProblem:
         self._check_sizes(nodes, at)
-        distances: Any = GivenTable(nodes.points[:, nodes.index]) if self.given else self.metric.fit(nodes.points)
+        distances: SearchedDistances
+        distances = GivenTable(nodes.points[:, nodes.index]) if self.metric is None else self.metric.fit(nodes.points)
         search = neighbors.build(distances, self.edges.search)
-        graph = drawing.draw(self.edges, SearchStatistics(search, nodes.measure, runner), None, runner)
+        graph: SparseGraph = self.edges.draw(
+            SearchStatistics(search=search, measure=nodes.measure, runner=runner), None, runner
+        )
         lengths = graph.gram(runner)
         np.sqrt(lengths.data, out=lengths.data)
         pattern = csr_array((np.ones(lengths.nnz), lengths.indices, lengths.indptr), lengths.shape)
@@ -175,14 +194,16 @@ class Geodesic:
         table = shortest_paths(lengths, at, runner)
         K = _kernel(table, at, runner)
         k = graph.k - 1 if graph.kind == "union" else 0
-        index: Any = nodes.index
+        geometry = Geodesics(
+            search=search, measure=nodes.measure, k=k, radius=graph.radius, table=table, at=at, nearness=nearness
+        )
+        operator = self.normalization.fit(K, weights, runner)
         return BuiltProblem(
-            Anchors(nodes.points[at], None if foreign else index[at], weights),
-            self.normalization.fit(K, weights, runner),
-            self.normalization,
-            Geodesics(search, nodes.measure, k, graph.radius, table, at, nearness),
-            None,
-            reference,
+            anchors=Anchors(nodes.points[at], None if foreign or nodes.index is None else nodes.index[at], weights),
+            operator=operator,
+            normalization=self.normalization,
+            rule=CentredRule.of(operator, geometry),
+            reference=reference,
             columns=nodes.index if self.given else None,
             edges=f"paths along the {self._describe(graph)}" + ("" if search.exact else ", found approximately"),
             degree=lengths.nnz / len(nodes.measure),
@@ -197,9 +218,10 @@ class Geodesic:
             )
         drawing.check_table(len(nodes.measure), len(at), "Geodesics", "landmarks=1000")
 
-    def _describe(self, graph: Any) -> str:
+    def _describe(self, graph: SparseGraph) -> str:
         if graph.kind == "union":
             return f"union of {graph.k - 1} nearest neighbours"
+        assert isinstance(self.edges, Ball)
         return replace(self.edges, radius=graph.radius).describe()
 
     def _within_largest(
@@ -224,7 +246,7 @@ class Geodesic:
         return self._build(nodes.at(np.flatnonzero(inside)), place[at[kept]], weights[kept], foreign, needed, runner)
 
     def _join_components(
-        self, lengths: csr_array, parts: Components, distances: Any
+        self, lengths: csr_array, parts: Components, distances: SearchedDistances
     ) -> tuple[csr_array, tuple[str, ...]]:
         """Return the graph with the shortest bridges between its components, and the notes for the report."""
         told = f"The neighbour graph has {parts.describe()}, so some geodesics are infinite."
@@ -245,7 +267,22 @@ class Geodesic:
     def _now(self) -> str:
         return f"{self.edges.radius}" if isinstance(self.edges, Ball) else f"{self.edges.k - 1}"
 
-    def concerns(self, report: Any, values: Array, problem: BuiltProblem) -> list[str]:
+    def cost(self, case: Case) -> Cost:
+        n, m = case.rows, case.anchors
+        solver, solve = case.dense_solve(m, "krylov")
+        stages = [
+            Stage("neighbours", 34.0 * n * 11, case.search(n, n, 11)),
+            Stage("geodesics", 8.0 * n * m + 8.0 * m * m, n * m * 1e-8 / case.cores),
+            replace(solve, bytes=solve.bytes + 8.0 * n * m),
+        ]
+        return Cost("geodesics", solver, case.beside_a_tree(n, stages))
+
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
+        assert isinstance(rule, CentredRule)
+        assert isinstance(rule.geometry, Geodesics)
+        return GeodesicKernel(rule, rule.geometry, pairs)
+
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
         return negative_concerns(report, self.normalization.signed)
 
 
@@ -281,3 +318,18 @@ def _kernel(table: Array, at: Array, runner: Threads) -> Array:
 def _nearest_elsewhere(lengths: csr_array) -> Array:
     """Return the squared length of each node's shortest edge of positive length."""
     return np.square(np.minimum.reduceat(np.where(lengths.data > 0, lengths.data, np.inf), lengths.indptr[:-1]))
+
+
+class GeodesicKernel(CentredKernel):
+    """Isomap: the anchors are in the order of the table of geodesics, from which their values are read."""
+
+    def __init__(self, rule: CentredRule, geometry: Geodesics, pairs: EigenPairs) -> None:
+        anchors = np.asarray(geometry.search.distances.anchors[geometry.at], dtype=float)
+        measure = np.ones(len(anchors)) if rule.measure is None else rule.measure
+        super().__init__(rule, replace(pairs, anchors=anchors, measure=measure))
+
+    def to_anchors(self, X: Array) -> Array:
+        values = self.rule.geometry.values(X)[0] @ np.eye(len(self.anchors))
+        level = float(self.rule.centre @ self._share)
+        result: Array = values - (values @ self._share)[:, None] - (self.rule.centre - level)
+        return result

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Annotated
 
 import numpy as np
 from scipy.linalg import eigvalsh
@@ -25,18 +25,19 @@ from scipy.sparse import csr_array
 
 from .._runtime.memory import check_fits
 from .._runtime.threads import Threads, block_rows, row_blocks
-from .._runtime.typing import Array
+from .._runtime.typing import POSITIVE, Array, Axes, Interval, Matrix
 from ..data.sources import Source
-from ..distances import Distances
+from ..distances import Distances, Metric
 from ..graphs.drawing import unit_floor
 from ..graphs.pair_statistics import table_kth
 from ..landmarks import Anchors
 from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
 from . import _smacof, spectrum
 from ._smacof import Layout
+from .costs import ENTRY, FLOPS, Case, Cost, Stage
 from .markov import Markov, log_mass_without_self
-from .operator import Operator, Rows
-from .problem import BuiltProblem
+from .operator import DENSE_SOLVER_UP_TO, MarkovOperator, Normalization, Operator, RowRule, Rows
+from .problem import BuiltProblem, Eigenproblem, Facts, Gathered
 from .signs import orient
 
 TINY = np.finfo(float).tiny
@@ -46,7 +47,7 @@ TABLES_HELD = 5  # tables (anchors, anchors) in memory at once
 WIDE = 3  # work on a row in units of its distances, for cutting blocks
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Seen:
     """The affinities of rows to the anchors, as the arrays of a CSR matrix."""
 
@@ -60,14 +61,14 @@ class Seen:
         return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Decay:
     """The alpha-decaying kernel to the anchors."""
 
-    distances: Distances
-    neighbours: int
-    decay: float
-    units: Array  # sigma^2 of the anchors
+    distances: Annotated[Distances, Axes("n d")]
+    neighbours: Annotated[int, Interval(0, "n")]
+    decay: Annotated[float, POSITIVE]
+    units: Annotated[Array, Axes("n"), POSITIVE]  # sigma^2 of the anchors
     least: float  # lower bound of sigma^2
 
     @classmethod
@@ -81,7 +82,8 @@ class Decay:
 
         runner.each(look, row_blocks(len(anchors), WIDE * len(anchors)), "neighbours")
         least = unit_floor(np.sqrt(units)) ** 2  # a floor for nearly equal points
-        return cls(distances, neighbours, decay, np.maximum(units, least), least)
+        units = np.maximum(units, least)
+        return cls(distances=distances, neighbours=neighbours, decay=decay, units=units, least=least)
 
     @property
     def anchors(self) -> Array:
@@ -117,7 +119,7 @@ class Decay:
         with np.errstate(over="ignore"):
             log_weight = np.logaddexp(-((kept / own[rows]) ** half), -((kept / self.units[index]) ** half)) - np.log(2)
         ptr = np.append(0, np.cumsum(mask.sum(axis=1)))
-        return _cut(Seen(ptr, index, log_weight, kept, beyond))
+        return _cut(Seen(ptr=ptr, index=index, log_weight=log_weight, squared=kept, beyond=beyond))
 
 
 def _cut(seen: Seen) -> Seen:
@@ -127,21 +129,25 @@ def _cut(seen: Seen) -> Seen:
     keep = seen.log_weight >= top[rows] + np.log(CUT)
     counts = np.bincount(rows[keep], minlength=len(top))
     ptr = np.append(0, np.cumsum(counts))
-    return Seen(ptr, seen.index[keep], seen.log_weight[keep], seen.squared[keep], seen.beyond)
+    index, log_weight, squared = (values[keep] for values in (seen.index, seen.log_weight, seen.squared))
+    return Seen(ptr=ptr, index=index, log_weight=log_weight, squared=squared, beyond=seen.beyond)
 
 
 @dataclass(frozen=True)
-class DecayRule:
+class DecayRule(RowRule):
     """p(x, l) = K(x, l) m_l / sum; the support is log sum_l m_l exp(-d^2 / (2 sigma_l^2)) over its anchors."""
 
-    geometry: Decay
-    measure: Array
+    geometry: Annotated[Decay, Axes("n d")]
+    measure: Annotated[Array, Axes("n")]
 
     @property
     def row_entries(self) -> int:
         return self.geometry.row_entries
 
-    def rows(self, Z: Array) -> Rows:
+    def nearest(self, Z: Array) -> Array:
+        return self.geometry.nearest(Z)
+
+    def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
         seen = self.geometry.look(Z)
         rows, start, weight = seen.rows(), seen.ptr[:-1], self.measure[seen.index]
         top = np.maximum.reduceat(seen.log_weight, start)
@@ -150,8 +156,8 @@ class DecayRule:
         log_degree = top + np.log(total)
         log_mass = log_support(seen, self.geometry.units, weight)
         log_degree[seen.beyond] = log_mass[seen.beyond] = -np.inf
-        shape = len(Z), len(self.measure)
-        return Rows(csr_array((values / total[rows], seen.index, seen.ptr), shape=shape), log_degree, log_mass)
+        weights = csr_array((values / total[rows], seen.index, seen.ptr), shape=(len(Z), len(self.measure)))
+        return Rows(weights=weights, log_degree=log_degree, log_mass=log_mass)
 
 
 def log_support(seen: Seen, units: Array, weight: Array) -> Array:
@@ -162,37 +168,20 @@ def log_support(seen: Seen, units: Array, weight: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(Normalization):
     """The coordinates of the anchors by scaling, in place of eigenfunctions; eigenvalues are those of P."""
 
     places: Array
-    skip: ClassVar[int] = 1
-    unit_columns: ClassVar[bool] = False
-
-    def rule(self, operator: Operator, geometry: Decay, kernel: Any, eigenvalues: Array) -> DecayRule:
-        return DecayRule(geometry, operator.measure)
-
-    def eigenvalues(self, operator_values: Array) -> Array:
-        return operator_values
 
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         return self.places
-
-    def scale(self, eigenvalues: Array) -> Array:
-        return np.ones(len(eigenvalues))
-
-    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
-        return kept
-
-    def amplification(self, values: Array) -> float:
-        return 1.0  # the weights of a row are positive and sum to 1
 
     def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
         return float(np.abs(values[values < 0]).sum() / np.abs(values).sum())
 
 
 @dataclass(frozen=True)
-class Placement:
+class Placement(Gathered):
     """The diffusion time t, and the layout of the anchors."""
 
     t: int
@@ -240,19 +229,28 @@ class LandmarkWalk:
         return WalkSums(csr_array(K.T @ K), log_mass[-start % self.every :: self.every], float(log_mass.min()), K.nnz)
 
 
-@dataclass(frozen=True)
-class HeatPotential:
-    """The view of PHATE."""
+@dataclass(frozen=True, kw_only=True)
+class HeatPotential(Eigenproblem):
+    """PHATE."""
 
-    metric: Any
+    metric: Metric
     neighbours: int
     decay: float
     t: int | None  # diffusion time; None: the knee of the entropy
     gamma: float
     classical: bool  # stop at classical scaling
-    given: ClassVar[bool] = False
-    merges_copies: ClassVar[bool] = True
-    streams: ClassVar[bool] = True
+
+    @property
+    def merges_copies(self) -> bool:
+        return True
+
+    @property
+    def streams(self) -> bool:
+        return True
+
+    @property
+    def feature_metric(self) -> Metric:
+        return self.metric
 
     def describe(self) -> str:
         return f"decay {self.decay:g} in units of neighbour {self.neighbours}"
@@ -277,13 +275,11 @@ class HeatPotential:
         operator = replace(Markov(alpha=0.0).fit(A, anchors.measure), runner=runner)
         found = self._place(operator, anchors, needed, runner)
         return BuiltProblem(
-            anchors,
-            operator,
-            Scaled(found.placed.places),
-            geometry,
-            None,
-            reference,
-            columns=None,
+            anchors=anchors,
+            operator=operator,
+            normalization=Scaled(found.placed.places),
+            rule=DecayRule(geometry, operator.measure),
+            reference=reference,
             edges=self.describe(),
             degree=degree,
             gathered=found,
@@ -309,8 +305,9 @@ class HeatPotential:
         reference = Reference.of(passed.log_mass, np.array([passed.least]), measure[::every])
         return passed.table, reference, passed.entries / len(rows)
 
-    def _place(self, operator: Operator, anchors: Anchors, needed: int, runner: Threads) -> Placement:
+    def _place(self, operator: MarkovOperator, anchors: Anchors, needed: int, runner: Threads) -> Placement:
         """Diffuse, compute potentials, and lay the anchors out by scaling of the distances between potentials."""
+        assert not isinstance(operator.matrix, np.ndarray)
         S, root, measure = operator.matrix.toarray(), np.sqrt(operator.stationary), operator.measure
         t = self.t or spectrum.entropy_time(np.sort(np.abs(eigvalsh(S)))[::-1], trivial=False)
         S *= root / root[:, None]  # P
@@ -323,8 +320,24 @@ class HeatPotential:
         signs = orient(placed.places, measure / measure.sum(), anchors.points)
         return Placement(t, replace(placed, places=placed.places * signs))
 
-    def concerns(self, report: Any, values: Array, problem: BuiltProblem) -> list[str]:
-        """Return the warnings about this fit."""
+    def cost(self, case: Case) -> Cost:
+        m = case.anchors
+        table = 8.0 * m * m
+        stages = [
+            Stage("kernel", 3 * 8.0 * case.cores * max(m * 16, 1 << 20) + 400.0 * m, self._kernel_seconds(case)),
+            Stage("potential", TABLES_HELD * table, 20.0 * m**3 / FLOPS / case.cores),
+            Stage("scaling", 3 * table, 200 * m * m * ENTRY / case.cores),
+        ]
+        return Cost(self.describe(), "dense" if m <= DENSE_SOLVER_UP_TO else "lanczos", stages)
+
+    def extension_seconds(self, case: Case, edges: str) -> float:
+        return self._kernel_seconds(case)
+
+    @staticmethod
+    def _kernel_seconds(case: Case) -> float:
+        return case.rows * case.anchors * (2 * ENTRY + case.features * 1e-9) / case.cores
+
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
         if report.components == 1:
             return []
         return [
@@ -368,7 +381,8 @@ def potential_distances(P: Array, t: int, gamma: float, measure: Array) -> Array
     squared += sizes
     squared += sizes[:, None]
     np.fill_diagonal(squared, 0.0)
-    return np.sqrt(np.maximum(squared, 0.0, out=squared), out=squared)
+    result: Array = np.sqrt(np.maximum(squared, 0.0, out=squared), out=squared)
+    return result
 
 
 def _join(parts: list[Seen]) -> Seen:
@@ -379,4 +393,5 @@ def _join(parts: list[Seen]) -> Seen:
         np.concatenate([getattr(part, name) for part in parts]) for name in ("index", "log_weight", "squared")
     )
     beyond = np.concatenate([part.beyond + start for part, start in zip(parts, starts)])
-    return Seen(np.append(0, np.cumsum(counts)), index, log_weight, squared, beyond)
+    ptr = np.append(0, np.cumsum(counts))
+    return Seen(ptr=ptr, index=index, log_weight=log_weight, squared=squared, beyond=beyond)

@@ -20,90 +20,79 @@ passes everywhere as where steps are shortest: with the pace tau = (b / a)^alpha
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Annotated
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import FREE, WHOLE, Array, Axes, Index, Matrix
 from ..data.checkpoints import Checkpoint
 from ..data.sources import InMemory, Source
-from ..distances import Distances, clip_entries
+from ..distances import Metric
 from ..graphs import AllPairs, drawing, rules
 from ..graphs.fitted import DenseGraph
-from ..graphs.pair_statistics import SearchStatistics
+from ..graphs.pair_statistics import DenseStatistics, SearchStatistics
+from ..graphs.protocols import EdgeRule, FittedKernel, Geometry
 from ..graphs.rules import DenseOrNearest
+from ..kernels import Kernel
 from ..landmarks import Anchors, along_the_tree
-from ..neighbors import Lists, choice
-from .landmark_passes import DensePasses, NearPasses, Passes
+from . import landmark_passes
+from .costs import ENTRY, FLOPS, PRODUCT, Case, Cost, Stage
+from .expansion import EigenPairs, Expansion, by_blocks
+from .landmark_passes import DensePasses, NearestLandmarks, NearPasses, Passes
 from .markov import MarkovRule, SolvedOverLandmarks
-from .operator import Operator
-from .problem import BuiltProblem
-
-
-@dataclass(frozen=True)
-class NearestLandmarks:
-    """Squared distances to the k nearest landmarks, ties with the k-th included."""
-
-    search: Any
-    k: int
-
-    @property
-    def distances(self) -> Distances:
-        return self.search.distances
-
-    @property
-    def anchors(self) -> Array:
-        return self.distances.anchors
-
-    @property
-    def row_entries(self) -> int:
-        return choice.row_entries(self.search)
-
-    def lists(self, Z: Array, runner: Threads) -> Lists:
-        lists = self.search.closest(clip_entries(Z), self.k, runner)
-        return lists.nearest(self.k) if len(lists.index) > self.k * len(Z) else lists
-
-    def cross(self, Z: Array) -> csr_array:
-        lists = self.lists(Z, Threads(1))
-        return csr_array((lists.squared, lists.index, lists.ptr), shape=(len(Z), len(self.anchors)))
-
-    def nearest(self, Z: Array) -> Array:
-        return self.distances.nearest(Z)
+from .operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, MarkovOperator, RowRule
+from .problem import BuiltProblem, Eigenproblem, Facts, Gathered, LongRun, amplification_concerns
 
 
 @dataclass(frozen=True)
 class LandmarkMarkov(SolvedOverLandmarks):
     """sigma^(2 power) psi: one step is two steps of diffusion, so eigenvalues are sigma^2."""
 
-    def rule(self, operator: Operator, geometry: Any, kernel: Any, eigenvalues: Array) -> MarkovRule:
-        log_total = float(np.log(operator.gain @ operator.mass))  # log |c|^2, |c|^2 the sum of the degrees of all rows
-        return MarkovRule(geometry, kernel, operator.measure, operator.gain, operator.stationary, log_total)
+    def rule(self, operator: MarkovOperator, geometry: Geometry, kernel: FittedKernel) -> MarkovRule:
+        total = float(operator.gain @ operator.mass)  # |c|^2, the sum of the degrees of all rows
+        return MarkovRule.of(operator, geometry, kernel, total)
 
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         """embedding = sigma^(2 power) psi = row @ (sigma^(2 power - 1) phi)."""
-        return functions * np.sqrt(eigenvalues) ** (2 * self.power - 1)
+        basis: Array = functions * np.sqrt(eigenvalues) ** (2 * self.power - 1)
+        return basis
 
     def amplification(self, values: Array) -> float:
         return float((np.sqrt(values) ** (2 * self.power - 1)).max())
 
 
-@dataclass(frozen=True)
-class LandmarkDiffusion:
-    """The view of Roseland."""
+@dataclass(frozen=True, kw_only=True)
+class LandmarkDiffusion(Eigenproblem):
+    """Roseland."""
 
-    metric: Any
-    edges: Any  # DenseOrNearest, AllPairs, or Union: each row has its k nearest landmarks
-    kernel: Any
+    metric: Metric
+    edges: EdgeRule  # DenseOrNearest, AllPairs, or Union: each row has its k nearest landmarks
+    kernel: Kernel | FittedKernel  # fitted in the state of an update
     alpha: float
     normalization: LandmarkMarkov
-    memory: float = np.inf  # limit in bytes
+    memory: Annotated[float, FREE] = np.inf  # limit in bytes
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     updatable: bool = False  # store the sums that an update needs
-    given: ClassVar[bool] = False
-    merges_copies: ClassVar[bool] = False
-    streams: ClassVar[bool] = True
+
+    @property
+    def streams(self) -> bool:
+        return True
+
+    @property
+    def feature_metric(self) -> Metric:
+        return self.metric
+
+    @property
+    def long_run(self) -> LongRun:
+        return LongRun(self.memory, self.checkpoint)
+
+    def within(self, memory: float) -> LandmarkDiffusion:
+        return replace(self, memory=memory)
+
+    def alone(self, epsilon: float) -> LandmarkDiffusion:
+        kernel = self.kernel.at(epsilon) if isinstance(self.kernel, Kernel) else self.kernel
+        return replace(self, kernel=kernel, checkpoint=Checkpoint())
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         chosen = isinstance(self.edges, DenseOrNearest)
@@ -120,49 +109,98 @@ class LandmarkDiffusion:
             return self.build(rows, anchors.at(np.flatnonzero(seen > 0)), measure, needed, runner)
         omega, pace = passes.correction(seen, self.alpha, total := float(measure.sum()))
         G = passes.second(omega * seen)
-        settled = replace(self, edges=edges, kernel=kernel, checkpoint=Checkpoint())
-        told = (settled, G.copy(), seen, total, len(rows), passes.low, anchors.index) if self.updatable else None
-        operator = passes.operator(G, seen, omega, pace)
+        gathered = None
+        if self.updatable:
+            gathered = PassSums(
+                view=replace(self, edges=edges, kernel=kernel, checkpoint=Checkpoint()),
+                gram=G.copy(),
+                seen=seen,
+                total=total,
+                rows=len(rows),
+                low=passes.low,
+                index=anchors.index,
+            )
+        operator = replace(passes.operator(G, seen, omega, pace), runner=runner, smooth=anchors.points[:, :16])
         return BuiltProblem(
-            anchors,
-            replace(operator, runner=runner, smooth=anchors.points[:, :16]),
-            self.normalization,
-            geometry,
-            kernel,
-            reference,
-            columns=None,
+            anchors=anchors,
+            operator=operator,
+            normalization=self.normalization,
+            rule=self.normalization.rule(operator, geometry, kernel),
+            reference=reference,
             edges=("auto: " if chosen else "") + self.describe(edges) + ("" if exact else ", found approximately"),
             degree=degree,
             bandwidth=kernel.bandwidth,
             kept=passes.kept if isinstance(rows, InMemory) else None,
-            gathered=None if told is None else PassSums(*told),
+            gathered=gathered,
         )
 
-    def fit_geometry(self, points: Array, runner: Threads) -> tuple[Any, Any, Any, bool]:
+    def fit_geometry(self, points: Array, runner: Threads) -> tuple[EdgeRule, Geometry, FittedKernel, bool]:
         """Fit the kernel to the landmarks. Returns (edge rule, geometry, kernel, whether the search is exact)."""
         edges = rules.choose_rule(self.edges, len(points))
-        if getattr(edges, "k", 0) > len(points):
+        if edges.neighbors > len(points):
             raise ValueError(
-                f"n_neighbors={edges.k} is more than the {len(points)} landmarks. Lower it, raise landmarks, or pass "
-                "n_neighbors=None to keep them all."
+                f"n_neighbors={edges.neighbors} is more than the {len(points)} landmarks. Lower it, raise landmarks, "
+                "or pass n_neighbors=None to keep them all."
             )
         survey = drawing.collect_statistics(edges, self.metric, points, np.ones(len(points)), runner)
-        kernel = self.kernel.fit(survey)
+        kernel = self.kernel.fit(survey) if isinstance(self.kernel, Kernel) else self.kernel
         if isinstance(survey, SearchStatistics):
-            return edges, NearestLandmarks(survey.search, edges.k), kernel, survey.exact
-        geometry = DenseGraph(survey.distances, survey.measure, slack=kernel.slack)
+            return edges, NearestLandmarks(survey.search, edges.neighbors), kernel, survey.exact
+        dense = drawing.expect_kind(survey, DenseStatistics)
+        geometry = DenseGraph(distances=dense.distances, measure=dense.measure, slack=kernel.slack)
         return edges, geometry, kernel, survey.exact
 
-    def passes(self, rows: Source, measure: Array, geometry: Any, kernel: Any, runner: Threads) -> Passes:
+    def passes(self, rows: Source, measure: Array, geometry: Geometry, kernel: FittedKernel, runner: Threads) -> Passes:
         """Return the two passes over the rows for this geometry."""
         walk = NearPasses if isinstance(geometry, NearestLandmarks) else DensePasses
         return walk(rows, measure, geometry, kernel, runner, self.memory, self.checkpoint)
 
     @staticmethod
-    def describe(edges: Any) -> str:
-        return "all landmarks" if isinstance(edges, AllPairs) else f"{edges.k} nearest landmarks"
+    def describe(edges: EdgeRule) -> str:
+        return "all landmarks" if isinstance(edges, AllPairs) else f"{edges.neighbors} nearest landmarks"
 
-    def concerns(self, report: Any, values: Array, problem: BuiltProblem) -> list[str]:
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
+        assert isinstance(rule, MarkovRule)
+        return LandmarkKernel(rule, pairs, self.normalization.power)
+
+    def cost(self, case: Case) -> Cost:
+        n, m, f = case.rows, case.anchors, case.features
+        edges, chosen = rules.choose_rule(self.edges, m), "auto: " if isinstance(self.edges, DenseOrNearest) else ""
+        told = chosen + self.describe(edges)
+        if isinstance(edges, AllPairs):
+            solver, solve = case.dense_solve(m)
+            block = 8.0 * m * case.cores * min(n, landmark_passes.gram_step(m))
+            walk = n * m * ENTRY / case.cores
+            kept = 8.0 * m * m * self.updatable
+            second = 8.0 * m * m * (case.cores + 2.5) + block
+            stages = [
+                Stage("first pass", 8.0 * m * m, walk),
+                Stage("second pass", second, walk + n * m * m / FLOPS / case.cores),
+                replace(solve, bytes=solve.bytes + kept),
+            ]
+            return Cost(told, solver, stages)
+        k = edges.neighbors
+        chunk = landmark_passes.chunk_rows(n, f, k, self.memory)
+        whole = chunk >= n
+        gram = m * min(m, landmark_passes.SECOND_NEIGHBORS_PER_NEIGHBOR * k)
+        kept = 12.0 * gram * self.updatable
+        rows = chunk * (24.0 + 16 * f)
+        sums = 24.0 * gram * (1 if whole else 2)
+        solver, solve = ("dense" if m <= DENSE_SOLVER_UP_TO else "lanczos"), Stage("solve", 24.0 * gram, 0.2)
+        if m > LANCZOS_UP_TO:
+            solver, solve = case.sparse_solve(m, gram)
+        looked = case.search(n, m, k)
+        searching = 40.0 * k * min(chunk, landmark_passes.SEARCHED_ROWS * case.cores)  # threads hold it until the end
+        products = n * k * k * PRODUCT / case.cores
+        held = rows + 4.0 * chunk * k if whole and case.in_memory else 0.0
+        stages = [
+            Stage("first pass", rows + chunk * k * 12.0 + searching, looked),
+            Stage("second pass", rows + chunk * k * 24.0 + sums + searching, products + (0.0 if whole else looked)),
+            replace(solve, bytes=solve.bytes + kept + held),
+        ]
+        return Cost(told, solver, stages)
+
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
         found = []
         if report.components > 1:
             found.append(
@@ -170,17 +208,45 @@ class LandmarkDiffusion:
                 f"first {min(report.components - 1, report.n_components)} coordinates only tell them apart. Raise "
                 f"n_neighbors (now {report.edges}), epsilon (now {report.epsilon:.3g}) or the number of landmarks."
             )
-        return found + report.describe_amplification()
+        return found + amplification_concerns(report)
 
 
-@dataclass(frozen=True)
-class PassSums:
+@dataclass(frozen=True, kw_only=True)
+class PassSums(Gathered):
     """The sums of the two passes, which an update continues; landmarks are in the order of the geometry."""
 
     view: LandmarkDiffusion  # with the edge rule chosen and the kernel fitted
-    gram: Any  # W^T diag(m / d) W, dense or CSR
-    seen: Array  # p_X
+    gram: Annotated[Matrix, Axes("n n")]  # W^T diag(m / d) W
+    seen: Annotated[Array, Axes("n")]  # p_X
     total: float  # sum of m
     rows: int  # number of rows
     low: float  # log mass below which support is little: few rows have less
-    index: Array | None  # row indices of the landmarks; None: they are not rows
+    index: Annotated[
+        Array | None, Axes("n"), Index("rows"), WHOLE
+    ]  # row indices of the landmarks; None: they are not rows
+
+
+class LandmarkKernel(Expansion):
+    """Roseland: from rows to landmarks and back."""
+
+    def __init__(self, rule: MarkovRule, pairs: EigenPairs, power: float) -> None:
+        super().__init__(pairs)
+        self.rule, self.power, self.solved_on_anchors = rule, power, False
+
+    def _row_affinities(self, X: Array) -> tuple[Array, Array]:
+        """Return the rows p(x, .), and sqrt(d(x) / sum d)."""
+        rows = self.rule.rows(X)
+        table = rows @ np.eye(len(self.rule.gain))
+        least = np.log(np.finfo(float).tiny)  # log degree of a row that no landmark reaches
+        log_degree = np.maximum(rows.log_degree, least) - np.log(table @ (self.rule.measure / self.rule.gain))
+        return table, np.exp((log_degree - self.rule.log_total) / 2)
+
+    def table(self, X: Array, Y: Array) -> Array:
+        (P, of_x), (Q, of_y) = self._row_affinities(X), self._row_affinities(Y)
+        return (P / self.rule.stationary) @ Q.T * np.multiply.outer(of_x, of_y)
+
+    def functions(self, X: Array, embedding: Array) -> Array:
+        return self._powers(embedding, self.power) * self.constant(X)[:, None]
+
+    def constant(self, X: Array) -> Array:
+        return by_blocks(lambda part: self._row_affinities(part)[1], X, len(self.rule.gain))

@@ -11,23 +11,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
-from typing import Any
+from typing import Annotated, Any, Protocol, TypeVar
 
 import numpy as np
-from scipy.sparse import csr_array, issparse, vstack
+from scipy.sparse import csr_array, vstack
 from scipy.special import gammainc
 
 from .._loops import csr
 from .._runtime.threads import BLOCK_ENTRIES, Threads, block_rows, row_blocks
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Axes, Interval, Matrix, Sparse
 from ..data.checkpoints import Checkpoint
-from ..data.sources import InMemory, PartitionedRows, Source
+from ..data.sources import Answer, InMemory, PartitionedRows, Source
+from ..distances import SearchedDistances, clip_entries
 from ..graphs import components
-from ..neighbors import Lists
+from ..graphs.protocols import FittedKernel, Geometry
+from ..neighbors import Lists, Search, choice
 from ..neighbors.lists import measure_pairs
 from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
-from .operator import Operator, links, scale_both_sides
+from .operator import MarkovOperator, add_to_diagonal, links, scale_both_sides
 from .problem import NeighborLists
+
+T_co = TypeVar("T_co", covariant=True)
 
 TINY = np.finfo(float).tiny
 LITTLE_SUPPORT = -3.0  # support is little if log(mass / typical mass) is below this: a twentieth of the typical mass
@@ -40,6 +44,37 @@ CHUNK_SHARE = 0.4  # share of the memory limit that a chunk may take
 PART_MEMORY = 1 << 29  # bytes for a pass over one partition of the rows, on one thread
 GRAM_BYTES = 1 << 26  # bytes of a piece of the Gram matrix, if it is summed in pieces
 SECOND_NEIGHBORS_PER_NEIGHBOR = 5  # second neighbours per neighbour: right for surfaces
+
+
+@dataclass(frozen=True)
+class NearestLandmarks(Geometry):
+    """Squared distances to the k nearest landmarks, ties with the k-th included."""
+
+    search: Annotated[Search, Axes("n d")]
+    k: Annotated[int, Interval(1, "n")]
+
+    @property
+    def distances(self) -> SearchedDistances:
+        return self.search.distances
+
+    @property
+    def anchors(self) -> Array:
+        return self.distances.anchors
+
+    @property
+    def row_entries(self) -> int:
+        return choice.row_entries(self.search)
+
+    def lists(self, Z: Array, runner: Threads) -> Lists:
+        lists = self.search.closest(clip_entries(Z), self.k, runner)
+        return lists.nearest(self.k) if len(lists.index) > self.k * len(Z) else lists
+
+    def cross(self, Z: Array) -> csr_array:
+        lists = self.lists(Z, Threads(1))
+        return csr_array((lists.squared, lists.index, lists.ptr), shape=(len(Z), len(self.anchors)))
+
+    def nearest(self, Z: Array) -> Array:
+        return self.distances.nearest(Z)
 
 
 @dataclass(frozen=True)
@@ -89,17 +124,32 @@ class SecondPass:
     gain: Array
     pieces: list[slice]
 
-    def __call__(self, points: Array, measure: Array, start: int, piece: int | None = None) -> Any:
+    def __call__(
+        self, points: Array, measure: Array, start: int, piece: int | None = None
+    ) -> Matrix | tuple[Matrix, ...]:
         passes = self.passes.over(points, measure)
         if piece is not None:
             return passes.gram_piece(self.gain, self.pieces[piece])
         G = passes.second(self.gain)
-        return tuple(G[rows] for rows in self.pieces) if len(self.pieces) > 1 else G
+        return tuple(rows_of(G, rows) for rows in self.pieces) if len(self.pieces) > 1 else G
 
 
-def add_sums(G: Any, part: Any) -> Any:
+def add_sums(G: Matrix, part: Matrix) -> Matrix:
     """Return G + part and change neither, because a worker may send the same result again."""
-    return csr_array(G + part) if issparse(G) else G + part
+    total: Any = G + part  # type: ignore[operator]  # both are dense, or both are sparse
+    result: Matrix = total if isinstance(G, np.ndarray) else csr_array(total)
+    return result
+
+
+def rows_of(G: Matrix, rows: slice) -> Matrix:
+    """Return some rows of a dense or sparse matrix."""
+    return G[rows] if isinstance(G, np.ndarray) else csr_array(csr_array(G)[rows])
+
+
+class BlockSums(Protocol[T_co]):
+    """A function of a block of rows, which may be handed the landmarks of each row."""
+
+    def __call__(self, points: Array, measure: Array, start: int, /, *kept: NeighborLists) -> T_co: ...
 
 
 class Passes(ABC):
@@ -111,8 +161,8 @@ class Passes(ABC):
         self,
         rows: Source,
         measure: Array,
-        geometry: Any,
-        kernel: Any,
+        geometry: Geometry,
+        kernel: FittedKernel,
         runner: Threads,
         memory: float,
         checkpoint: Checkpoint,
@@ -128,7 +178,7 @@ class Passes(ABC):
         """Return the number of rows of a block."""
 
     @abstractmethod
-    def _walk(self, look: Any, step: int, start: int, title: str) -> Iterator[tuple[slice, Any]]:
+    def _walk(self, look: BlockSums[Answer], step: int, start: int, title: str) -> Iterator[tuple[slice, Answer]]:
         """Yield the blocks of rows from ``start`` on, each with the result of ``look``, in order."""
 
     @abstractmethod
@@ -138,7 +188,7 @@ class Passes(ABC):
         """Return the first sums over the block from ``start`` on; these rows begin at row ``offset`` of the data."""
 
     @abstractmethod
-    def _look_second(self, gain: Array, points: Array, measure: Array, start: int, *kept: NeighborLists) -> Any:
+    def _look_second(self, gain: Array, points: Array, measure: Array, start: int, *kept: NeighborLists) -> Matrix:
         """Return W' diag(m / d) W of a block."""
 
     @abstractmethod
@@ -146,15 +196,15 @@ class Passes(ABC):
         """Return p_Y, and the mass a and second moment b of the cut Gaussian at each landmark."""
 
     @abstractmethod
-    def _restore_gram(self, state: dict[str, Array], count: int) -> Any:
+    def _restore_gram(self, state: dict[str, Array], count: int) -> Matrix | None:
         """Return the partial Gram matrix of a checkpoint, or an empty one."""
 
     @abstractmethod
-    def add(self, G: Any, part: Any) -> Any:
+    def add(self, G: Matrix | None, part: Matrix) -> Matrix:
         """Return the sum with one more block; may change G in place."""
 
     @abstractmethod
-    def gram_piece(self, gain: Array, rows: slice) -> Any:
+    def gram_piece(self, gain: Array, rows: slice) -> Matrix:
         """Return rows ``rows`` of the Gram matrix over all data."""
 
     @abstractmethod
@@ -162,7 +212,7 @@ class Passes(ABC):
         """Return the slices of Gram-matrix rows that are summed together, for partitioned data."""
 
     @abstractmethod
-    def put_together(self, parts: list[Any]) -> Any:
+    def put_together(self, parts: list[Matrix]) -> Matrix:
         """Return the Gram matrix assembled from its pieces."""
 
     def first(self) -> tuple[Array, Reference, float]:
@@ -211,7 +261,7 @@ class Passes(ABC):
         omega = (seen / total) ** -2 * (among / count) ** -1 * mass**2 / moment
         return omega**alpha, (moment / mass) ** alpha
 
-    def second(self, gain: Array) -> Any:
+    def second(self, gain: Array) -> Matrix:
         """Return W^T diag(m / d) W, d = W gain, gain = omega p_X: G before scaling by sqrt(omega) on both sides."""
         state = self._restore("second pass") or {"next": np.array(0)}
         G = self._restore_gram(state, len(gain))
@@ -222,9 +272,10 @@ class Passes(ABC):
                 lambda at=block.stop, so_far=G: _gram_state(so_far, at),
                 done=block.stop == len(self.rows),
             )
+        assert G is not None
         return G
 
-    def gram_sums(self, gain: Array, start: int) -> Iterator[tuple[slice, Any]]:
+    def gram_sums(self, gain: Array, start: int) -> Iterator[tuple[slice, Matrix]]:
         """Yield blocks from row ``start`` on with their Gram matrices."""
         if not isinstance(self.rows, PartitionedRows):
             yield from self._walk(partial(self._look_second, gain), self._step(gram=True), start, "second pass")
@@ -235,18 +286,20 @@ class Passes(ABC):
             yield block, self.put_together(found)
 
     @staticmethod
-    def operator(G: Any, seen: Array, omega: Array, pace: Array) -> Operator:
+    def operator(G: Matrix, seen: Array, omega: Array, pace: Array) -> MarkovOperator:
         """Return the operator G_wait, scaled in place. Its top eigenvector is c sqrt(tau), c = sqrt(omega) p_X."""
         count, gain, root = len(seen), omega * seen, np.sqrt(omega)
         wait = np.sqrt(pace.min() / pace)
         scale_both_sides(G, root * wait)
         if (wait < 1).any():
-            G = _with_diagonal(G, 1 - np.square(wait))
+            add_to_diagonal(G, 1 - np.square(wait))
         stationary = np.square(root * seen / wait)
         stationary /= stationary.sum()
         parts = components.find(links(G), stationary)
         moves = np.square(wait) if (wait < 1).any() else None
-        return Operator("markov", G, 1.0, 2.0, np.ones(count), stationary, parts, gain, seen, pace=moves)
+        return MarkovOperator(
+            matrix=G, measure=np.ones(count), stationary=stationary, parts=parts, gain=gain, mass=seen, pace=moves
+        )
 
     def _restore(self, stage: str) -> dict[str, Array] | None:
         """Return the checkpoint of a pass, or None if it has another number of landmarks.
@@ -256,17 +309,22 @@ class Passes(ABC):
         state = self.checkpoint.restore(stage)
         return state if state is not None and state["landmarks"] == len(self.geometry.anchors) else None
 
-    def affinities(self, Z: Array) -> Any:
+    def affinities(self, Z: Array) -> Matrix:
         measured = self.geometry.cross(np.ascontiguousarray(Z))
-        if issparse(measured):
-            measured.data = self.kernel.affinity(measured.data)
-            return measured
-        return self.kernel.affinity(measured)
+        if isinstance(measured, np.ndarray):
+            return self.kernel.affinity(measured)
+        measured.data = self.kernel.affinity(measured.data)
+        result: Matrix = measured
+        return result
 
     @staticmethod
     def _log_mass(mass: Array) -> Array:
         with np.errstate(divide="ignore"):
             return np.maximum(np.log(mass), LOG_FLOOR)
+
+
+def _not_joined(earlier: Answer, later: Answer) -> Answer:
+    raise AssertionError("`walk` joins answers of partitions only, and these rows are in memory or in a file")
 
 
 def gram_step(landmarks: int) -> int:
@@ -277,17 +335,22 @@ def gram_step(landmarks: int) -> int:
 class DensePasses(Passes):
     """Passes in which every row has weight on every landmark; blocks of rows run on several threads."""
 
+    def _table(self, points: Array) -> Array:
+        W = self.affinities(points)
+        assert isinstance(W, np.ndarray)
+        return W
+
     def _step(self, gram: bool) -> int:
         return gram_step(len(self.geometry.anchors)) if gram else block_rows(self.geometry.row_entries)
 
-    def _walk(self, look: Any, step: int, start: int, title: str) -> Iterator[tuple[slice, Any]]:
+    def _walk(self, look: BlockSums[Answer], step: int, start: int, title: str) -> Iterator[tuple[slice, Answer]]:
         options: Any = {"measure": self.measure, "runner": self.runner, "title": title, "start": start, "block": step}
-        yield from self.rows.walk(look, add_sums, **options)
+        yield from self.rows.walk(look, _not_joined, **options)
 
     def _look_first(
         self, every: int, offset: int, points: Array, measure: Array, start: int, *kept: NeighborLists
     ) -> Sums:
-        W = self.affinities(points)
+        W = self._table(points)
         log_mass = self._log_mass(W.sum(axis=1))
         return Sums.of(W.T @ measure, log_mass, W.size, every, offset + start)
 
@@ -296,7 +359,7 @@ class DensePasses(Passes):
         return W.T @ W
 
     def _over_root_degrees(self, gain: Array, points: Array, measure: Array) -> Array:
-        W = self.affinities(points)
+        W = self._table(points)
         d = W @ gain
         W *= np.sqrt(np.where(d > 0, measure / np.maximum(d, TINY), 0.0))[:, None]  # d = 0: no weight
         return W
@@ -317,11 +380,12 @@ class DensePasses(Passes):
             out += W[:, rows].T @ W[:, rows.start :]
         return out
 
-    def put_together(self, parts: list[Array]) -> Array:
+    def put_together(self, parts: list[Matrix]) -> Matrix:
         if len(parts) == 1:
             return parts[0]
         G = np.empty((len(self.geometry.anchors),) * 2)
         for rows, part in zip(self.pieces(), parts):
+            assert isinstance(part, np.ndarray)
             G[rows, rows.start :] = part
             G[rows.start :, rows] = part.T
             G[rows, rows] = (part[:, : len(part)] + part[:, : len(part)].T) / 2
@@ -331,13 +395,15 @@ class DensePasses(Passes):
         points = self.geometry.anchors
         among, whole = np.zeros(len(points)), np.ones(len(points))
         for block in row_blocks(len(points), self.geometry.row_entries):
-            among += self.affinities(points[block]).sum(axis=0)
+            among += self._table(points[block]).sum(axis=0)
         return among, whole, whole
 
     def _restore_gram(self, state: dict[str, Array], count: int) -> Array:
         return state["data"].copy() if "data" in state else np.zeros((count, count))
 
-    def add(self, G: Array, part: Array) -> Array:
+    def add(self, G: Matrix | None, part: Matrix) -> Array:
+        assert isinstance(G, np.ndarray)
+        assert isinstance(part, np.ndarray)
         return np.add(G, part, out=G)
 
 
@@ -353,10 +419,12 @@ class NearPasses(Passes):
     In a chunk, rows with the same landmarks are adjacent, so products stay in the cache.
     """
 
+    geometry: NearestLandmarks
+
     def _step(self, gram: bool) -> int:
         return chunk_rows(*self.rows.shape, self.geometry.k, self.memory)
 
-    def _walk(self, look: Any, step: int, start: int, title: str) -> Iterator[tuple[slice, Any]]:
+    def _walk(self, look: BlockSums[Answer], step: int, start: int, title: str) -> Iterator[tuple[slice, Answer]]:
         quiet = replace(self.runner, verbose=False)
         with self.runner.bar(title, len(self.rows)) as bar:
             bar.update(start)
@@ -377,7 +445,7 @@ class NearPasses(Passes):
             index[total : total + len(lists.index)] = lists.index
             total += len(lists.index)
             bar.update(part.stop - part.start)
-        return NeighborLists(order, np.append(0, np.cumsum(counts)), index[:total])
+        return NeighborLists(order, np.append(0, np.cumsum(counts)), index[:total], self.geometry.distances)
 
     def _weights(self, points: Array, kept: NeighborLists) -> Array:
         W = measure_pairs(self.geometry.distances, points, kept.ptr, kept.index, self.runner).squared
@@ -399,10 +467,10 @@ class NearPasses(Passes):
         count = len(self.geometry.anchors)
         return _pieces(count, 12 * min(count, SECOND_NEIGHBORS_PER_NEIGHBOR * self.geometry.k))
 
-    def gram_piece(self, gain: Array, rows: slice) -> csr_array:
-        return self.second(gain)[rows]
+    def gram_piece(self, gain: Array, rows: slice) -> Matrix:
+        return rows_of(self.second(gain), rows)
 
-    def put_together(self, parts: list[csr_array]) -> csr_array:
+    def put_together(self, parts: list[Matrix]) -> Matrix:
         return parts[0] if len(parts) == 1 else csr_array(vstack(parts))
 
     def _look_second(self, gain: Array, points: Array, measure: Array, start: int, *kept: NeighborLists) -> csr_array:
@@ -421,15 +489,16 @@ class NearPasses(Passes):
         among = np.bincount(lists.index, weights=W, minlength=len(last))
         if self.geometry.k == len(last):  # nothing is cut off
             return among, np.ones(len(last)), np.ones(len(last))
-        last = np.maximum(last, LEAST_RADIUS**2 * np.median(last))  # copies of a landmark may have radius 0
+        middle = np.median(last) or np.median(last[last > 0]) if last.any() else 1.0  # copies may have radius 0
+        last = np.maximum(last, LEAST_RADIUS**2 * middle)
         half, cut = local_dimension(lists) / 2, last / (2 * self.kernel.bandwidth.epsilon)
         return among, *(np.maximum(gammainc(power, cut), TINY) for power in (half, half + 1))
 
-    def _restore_gram(self, state: dict[str, Array], count: int) -> Any:
+    def _restore_gram(self, state: dict[str, Array], count: int) -> Sparse | None:
         return csr_array((state["data"], state["indices"], state["indptr"]), (count,) * 2) if "data" in state else None
 
-    def add(self, G: Any, part: csr_array) -> csr_array:
-        return part if G is None else csr_array(G + part)
+    def add(self, G: Matrix | None, part: Matrix) -> Matrix:
+        return part if G is None else add_sums(G, part)
 
 
 def _pieces(rows: int, row_bytes: int) -> list[slice]:
@@ -449,18 +518,10 @@ def local_dimension(lists: Lists) -> float:
     return 2 / float(np.log(last[apart] / lists.squared[apart]).mean()) if apart.any() else 1.0
 
 
-def _with_diagonal(G: Any, more: Array) -> Any:
-    """Return G with ``more`` added to its diagonal, whose entries are all stored."""
-    if not issparse(G):
-        G[np.diag_indices(len(G))] += more
-        return G
-    G.setdiag(G.diagonal() + more)
-    return G
-
-
 def gram(ptr: Array, index: Array, data: Array, columns: int, runner: Threads) -> csr_array:
     """Return W'W of a CSR matrix, computed on several threads; exactly symmetric, with sorted columns."""
-    back = csr.transpose(ptr, index, data, columns)
+    W = csr_array((data, index, ptr), shape=(len(ptr) - 1, columns)).tocsc()
+    back = W.indptr, W.indices, W.data
     step = max(GRAM_ROWS, columns // GRAM_PARTS)
     blocks = [slice(a, min(a + step, columns)) for a in range(0, columns, step)]
     found = list(runner.map(lambda b: csr.gram_rows(*back, ptr, index, data, b.start, b.stop), blocks, "products"))
@@ -468,6 +529,6 @@ def gram(ptr: Array, index: Array, data: Array, columns: int, runner: Threads) -
     return csr_array((values, indices, np.append(0, np.cumsum(counts))), shape=(columns, columns))
 
 
-def _gram_state(G: Any, done: int) -> dict[str, Array]:
-    state = {"data": G.data, "indices": G.indices, "indptr": G.indptr} if issparse(G) else {"data": G}
+def _gram_state(G: Matrix, done: int) -> dict[str, Array]:
+    state = {"data": G} if isinstance(G, np.ndarray) else {"data": G.data, "indices": G.indices, "indptr": G.indptr}
     return {"next": np.array(done), "landmarks": np.array(G.shape[0]), **state}

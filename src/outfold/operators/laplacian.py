@@ -2,64 +2,69 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Axes, Matrix
 from ..graphs import components
-from ..kernels import Kernel
-from . import spectrum
-from .markov import MarkovRule
-from .operator import Operator, Rows, add_to_diagonal, links, scale_both_sides
+from ..graphs.protocols import FittedKernel, Geometry
+from .expansion import EigenPairs, Expansion, SmallEndKernel, by_blocks, number_rows
+from .markov import GraphNormalization, MarkovRule, affinities
+from .operator import LaplacianOperator, Operator, RowRule, Rows, add_to_diagonal, links, scale_both_sides
+from .spectrum import spectral_dimension
 
 
 @dataclass(frozen=True)
-class LaplacianRule:
+class LaplacianRule(RowRule):
     """v(x) = w(x, .) v / (d(x) - mu): a Markov row whose divisor depends on the eigenvalue mu.
 
     d(x) is at least half the smallest training degree (no training row has less), so that a point far from the data
     tends to its nearest anchor instead of to the origin.
     """
 
-    markov: MarkovRule
-    eigenvalues: Array  # mu
+    markov: Annotated[MarkovRule, Axes("n d")]
+    eigenvalues: Annotated[Array, Axes("c")]  # mu
     least_degree: float  # the smallest training degree
 
     @property
-    def geometry(self) -> Any:
+    def geometry(self) -> Geometry:
         return self.markov.geometry
 
     @property
     def row_entries(self) -> int:
         return self.markov.row_entries
 
-    def rows(self, Z: Array) -> Rows:
-        rows = self.markov.rows(Z)
+    def nearest(self, Z: Array) -> Array:
+        return self.markov.nearest(Z)
+
+    def at(self, eigenvalues: Array) -> LaplacianRule:
+        return replace(self, eigenvalues=eigenvalues)
+
+    def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
+        rows = self.markov.rows(Z, measured)
         with np.errstate(over="ignore"):
             degree = np.maximum(np.exp(rows.log_degree), self.least_degree / 2)
         divisor = 1 - self.eigenvalues / degree[:, None]
         small = np.abs(divisor) < 1e-8  # a pole: d(x) meets mu
         divisor[small] = np.where(divisor[small] < 0, -1e-8, 1e-8)
-        if rows.divisor is not None:
-            divisor = divisor * rows.divisor
-        return Rows(rows.weights, rows.log_degree, rows.log_mass, divisor)
+        return rows.divide(divisor)
 
 
 @dataclass(frozen=True)
-class Unnormalized:
+class Unnormalized(GraphNormalization):
     """L = diag(d) - W diag(m); the smallest eigenvalues of L are wanted.
 
     Copies of a row are merged first: otherwise L has eigenvectors that differ between copies, with the degree d of that
     row as eigenvalue. It may be among the small ones, and such vectors are not functions of the data.
     """
 
-    skip: ClassVar[int] = 1
-    merges_copies: ClassVar[bool] = True
-    unit_columns: ClassVar[bool] = False
+    @property
+    def merges_copies(self) -> bool:
+        return True
 
-    def fit(self, W: Array, measure: Array) -> Operator:
+    def fit(self, W: Matrix, measure: Array) -> LaplacianOperator:
         """Return the operator; W becomes the symmetric conjugate of -L, in place."""
         d = W @ measure
         scale_both_sides(W, np.sqrt(measure))
@@ -69,11 +74,18 @@ class Unnormalized:
         parts = components.find(links(relative), stationary)
         add_to_diagonal(W, -d)
         spread = 2 * float(d.max())
-        return Operator("laplacian", W, 0.0, spread, measure, stationary, parts, measure.copy(), d)
+        return LaplacianOperator(matrix=W, spread=spread, measure=measure, stationary=stationary, parts=parts, degree=d)
 
-    def rule(self, operator: Operator, geometry: Any, kernel: Kernel, eigenvalues: Array) -> LaplacianRule:
-        markov = MarkovRule(geometry, kernel, operator.measure, operator.gain)
-        return LaplacianRule(markov, eigenvalues, float(operator.mass.min()))
+    def normalize(
+        self, W: Matrix, measure: Array, geometry: Geometry, kernel: FittedKernel
+    ) -> tuple[Operator, RowRule]:
+        operator = self.fit(W, measure)
+        markov = MarkovRule(geometry=geometry, kernel=kernel, measure=measure, gain=measure.copy())
+        return operator, LaplacianRule(markov, np.empty(0), float(operator.degree.min()))
+
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
+        assert isinstance(rule, LaplacianRule)
+        return LaplacianKernel(rule, pairs)
 
     def eigenvalues(self, operator_values: Array) -> Array:
         return -operator_values
@@ -81,17 +93,28 @@ class Unnormalized:
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         return functions.copy()
 
-    def scale(self, eigenvalues: Array) -> Array:
-        return np.ones(len(eigenvalues))
-
     def dimension(self, operator: Operator, values: Array) -> int | None:
-        return spectrum.spectral_dimension(1 + values * (2 / operator.spread))
+        return spectral_dimension(1 + values * (2 / operator.spread))
 
-    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
-        return kept  # small eigenvalues are not limited by the rank
 
-    def amplification(self, values: Array) -> float:
-        return 1.0
+class LaplacianKernel(SmallEndKernel):
+    """L = diag(d) - W diag(m)."""
 
-    def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
-        return 0.0
+    def __init__(self, rule: LaplacianRule, pairs: EigenPairs) -> None:
+        super().__init__(pairs)
+        self.rule = rule
+        self.trivial = 2 * float(self._degrees(self.anchors).max())
+        self.values = self.trivial - self.values
+        self.size = float(1 / np.sqrt(self.measure.sum()))
+
+    def _degrees(self, X: Array) -> Array:
+        markov = self.rule.markov
+        return np.exp(by_blocks(lambda part: markov.rows(part).log_degree, X, markov.row_entries))
+
+    def table(self, X: Array, Y: Array) -> Array:
+        out = affinities(self.rule.markov, X, Y)
+        places = self._places(X)
+        mass = np.where(places < 0, 1.0, self.measure[places])
+        more = (self.trivial - self._degrees(X)) / mass
+        result: Array = out + more[:, None] * (number_rows(X)[:, None] == number_rows(Y, X))
+        return result

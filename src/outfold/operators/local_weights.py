@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated
 
 import numpy as np
 from scipy.sparse import csr_array, eye_array
@@ -19,46 +19,48 @@ from scipy.sparse import csr_array, eye_array
 from .. import neighbors
 from .._loops import barycentric as barycentric_loops
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array
+from .._runtime.typing import POSITIVE, Array, Axes, Interval, Matrix
 from ..data.sources import Source
 from ..distances import Metric, clip_entries
 from ..exceptions import OutfoldWarning
 from ..graphs import components
 from ..landmarks import Anchors, along_the_tree
-from ..neighbors import Lists, choice
+from ..neighbors import Lists, Search, choice
 from ..trust import Nearness
-from .operator import Operator, Rows
-from .problem import BuiltProblem
+from .costs import Case, Cost, Stage
+from .expansion import EigenPairs, Expansion, SmallEndKernel
+from .operator import DENSE_SOLVER_UP_TO, Normalization, Operator, ResidualOperator, RowRule, Rows
+from .problem import BuiltProblem, Eigenproblem, Facts
 
 FLAT_OVERLAP = 3.7  # (entries in a row of (I - W)'(I - W)) / k: about 3.1 in two dimensions, 4.3 in three
 SLOW_SECONDS = 30.0  # warn if the factorisation is estimated to take longer
 
 
 @dataclass(frozen=True)
-class BarycentricRule:
+class BarycentricRule(RowRule):
     """The weights by which a point's nearest anchors reconstruct it."""
 
-    search: Any
-    k: int
-    reg: float
+    search: Annotated[Search, Axes("n d")]
+    k: Annotated[int, Interval(1, "n")]
+    reg: Annotated[float, POSITIVE]
     nearness: Nearness
+
+    @property
+    def anchors(self) -> Array:
+        return self.search.distances.anchors
 
     @property
     def row_entries(self) -> int:
         return choice.row_entries(self.search)
 
-    @property
-    def geometry(self) -> Any:
-        return self
-
     def nearest(self, Z: Array) -> Array:
         return self.search.distances.nearest(Z)
 
-    def rows(self, Z: Array) -> Rows:
+    def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
         lists = self.search.closest(clip_entries(Z), self.k, Threads(1)).nearest(self.k)
         W = weights(Z, self.search.distances.anchors, lists, self.reg, False, Threads(1))
         log_mass = self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
-        return Rows(W, log_mass, log_mass)
+        return Rows(weights=W, log_degree=log_mass, log_mass=log_mass)
 
 
 def weights(Z: Array, anchors: Array, lists: Lists, reg: float, trace: bool, runner: Threads) -> csr_array:
@@ -73,7 +75,7 @@ def weights(Z: Array, anchors: Array, lists: Lists, reg: float, trace: bool, run
     return csr_array((out, lists.index, lists.ptr), shape=(len(Z), len(anchors)))
 
 
-def weights_of_anchors(search: Any, k: int, reg: float, runner: Threads) -> tuple[csr_array, Lists]:
+def weights_of_anchors(search: Search, k: int, reg: float, runner: Threads) -> tuple[csr_array, Lists]:
     """Return the weights W of the fit, and the neighbour lists they belong to."""
     points = search.distances.anchors
     lists = search.closest(points, k + 1, runner)
@@ -81,18 +83,12 @@ def weights_of_anchors(search: Any, k: int, reg: float, runner: Threads) -> tupl
     return weights(points, points, lists, reg, True, runner), lists
 
 
-@dataclass(frozen=True)
-class Residual:
+class Residual(Normalization):
     """Eigenfunctions of the smallest eigenvalues of (I - W)'(I - W), orthonormal in the measure."""
 
-    reg: float
-    k: int
-    nearness: Nearness
-    skip: ClassVar[int] = 1
-    unit_columns: ClassVar[bool] = True
-
-    def rule(self, operator: Operator, geometry: Any, kernel: Any, eigenvalues: Array) -> BarycentricRule:
-        return BarycentricRule(geometry, self.k, self.reg, self.nearness)
+    @property
+    def unit_columns(self) -> bool:
+        return True
 
     def eigenvalues(self, operator_values: Array) -> Array:
         return -operator_values
@@ -100,33 +96,23 @@ class Residual:
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         return functions.copy()
 
-    def scale(self, eigenvalues: Array) -> Array:
-        return np.ones(len(eigenvalues))
-
     def dimension(self, operator: Operator, values: Array) -> int | None:
         """Return the dimension before the largest relative gap among the first ten eigenvalues."""
         first = np.maximum(-values[:11], operator.size * np.finfo(float).eps * operator.spread)
         return int((first[1:] / first[:-1]).argmax()) + 1
 
-    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
-        return kept  # small eigenvalues are not limited by the rank
-
-    def amplification(self, values: Array) -> float:
-        return 1.0
-
-    def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
-        return 0.0
-
 
 @dataclass(frozen=True)
-class LocalWeights:
-    """The view of locally linear embedding. Equal rows are merged into one point of their joint measure."""
+class LocalWeights(Eigenproblem):
+    """Locally linear embedding. Equal rows are merged into one point of their joint measure."""
 
     k: int
     reg: float
     components: str = "warn"
-    given: ClassVar[bool] = False
-    merges_copies: ClassVar[bool] = True
+
+    @property
+    def merges_copies(self) -> bool:
+        return True
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         n = len(anchors.measure)
@@ -161,18 +147,16 @@ class LocalWeights:
         operator = replace(residual(W, anchors.measure), parts=parts, runner=runner)
         self._warn_if_slow(operator)
         return BuiltProblem(
-            anchors,
-            operator,
-            Residual(self.reg, self.k, nearness),
-            search,
-            None,
-            reference,
-            columns=None,
+            anchors=anchors,
+            operator=operator,
+            normalization=Residual(),
+            rule=BarycentricRule(search, self.k, self.reg, nearness),
+            reference=reference,
             edges=f"{self.k} nearest neighbours" + ("" if search.exact else ", found approximately"),
             degree=W.nnz / n,
         )
 
-    def _warn_if_slow(self, operator: Operator) -> None:
+    def _warn_if_slow(self, operator: ResidualOperator) -> None:
         """Warn if factorising will be slow: the factors fill up for data of more than two dimensions.
 
         The dimension is judged by the number of entries in a row: it grows as neighbourhoods overlap less.
@@ -188,7 +172,21 @@ class LocalWeights:
                 stacklevel=2,
             )
 
-    def concerns(self, report: Any, values: Array, problem: BuiltProblem) -> list[str]:
+    def cost(self, case: Case) -> Cost:
+        n, k = case.anchors, self.k
+        stages = [
+            Stage("neighbours", 34.0 * n * (k + 1), case.search(n, n, k)),
+            Stage("weights", 16.0 * n * k, n * k**2 * 3e-9 / case.cores),
+            Stage("solve", 12.0 * n * k * k + 400.0 * n * np.log2(n), 4e-8 * n * k * np.log2(n)),
+        ]
+        solver = "dense" if n <= DENSE_SOLVER_UP_TO else "shiftinvert"
+        return Cost(f"{k} nearest", solver, case.beside_a_tree(n, stages))
+
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
+        assert isinstance(rule, BarycentricRule)
+        return ResidualKernel(rule, pairs)
+
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
         found = []
         if report.components > 1:
             found.append(
@@ -205,7 +203,7 @@ class LocalWeights:
         return found
 
 
-def residual(W: csr_array, measure: Array) -> Operator:
+def residual(W: csr_array, measure: Array) -> ResidualOperator:
     """Return the operator -(I - W)' diag(m) (I - W), made symmetric by the measure."""
     n, root = len(measure), np.sqrt(measure)
     A = csr_array(eye_array(n, format="csr") - W)
@@ -217,4 +215,42 @@ def residual(W: csr_array, measure: Array) -> Operator:
     spread = float(np.abs(M).sum(axis=1).max())
     M.data *= -1
     parts = components.Components(np.zeros(n, int), np.ones(1))
-    return Operator("residual", M, 0.0, spread, measure, measure, parts)
+    return ResidualOperator(matrix=M, spread=spread, measure=measure, stationary=measure, parts=parts)
+
+
+class ResidualKernel(SmallEndKernel):
+    """M = (I - W)'(I - W)."""
+
+    def __init__(self, rule: BarycentricRule, pairs: EigenPairs) -> None:
+        super().__init__(pairs)
+        self.rule = rule
+        search = neighbors.build(Metric().fit(self.anchors), "auto")
+        operator = residual(weights_of_anchors(search, rule.k, rule.reg, Threads())[0], self.measure)
+        self.matrix, self.trivial = operator.matrix, operator.spread
+        self.values = self.trivial - self.values
+        self.search = search
+
+    def table(self, X: Array, Y: Array) -> Array:
+        if len(X) < len(Y):
+            return self.table(Y, X).T
+        at, to = self._places(X), self._places(Y)
+        out = np.zeros((len(X), len(Y)))
+        out[:, to >= 0] = self._to_anchors(X, at)[:, to[to >= 0]]
+        new = to < 0
+        if new.any():
+            known = np.flatnonzero(at >= 0)
+            out[np.ix_(known, new)] = self._to_anchors(Y[new], to[new])[:, at[known]].T
+        return out
+
+    def _to_anchors(self, X: Array, at: Array) -> Array:
+        """k(x, x_j) for all anchors."""
+        own = BarycentricRule(self.search, self.rule.k, self.rule.reg, self.rule.nearness)
+        out = np.zeros((len(X), len(self.anchors)))
+        new = np.flatnonzero(at < 0)
+        if len(new):
+            out[new] = (self.trivial - 1) * (own.rows(X[new]) @ np.eye(len(self.anchors))) / self.measure
+        known = np.flatnonzero(at >= 0)
+        root = np.sqrt(self.measure)
+        out[known] = csr_array(self.matrix)[at[known]].toarray() / root[at[known], None] / root
+        out[known, at[known]] += self.trivial / self.measure[at[known]]
+        return out

@@ -13,24 +13,31 @@ out, so R can be inverted.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Annotated
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from .._loops.elementwise import exponential
 from .._runtime.threads import BLOCK_ENTRIES, Threads, row_blocks
-from .._runtime.typing import Array
-from ..data.sources import Source
-from ..graphs import AllPairs, components, drawing
+from .._runtime.typing import Array, Axes, Matrix
+from ..data.sources import Answer, Source
+from ..distances import Metric, PointMetric
+from ..graphs import AllPairs, components
 from ..graphs.fitted import DenseGraph
+from ..graphs.protocols import FittedKernel
+from ..kernels import Kernel
 from ..landmarks import Anchors
 from ..trust import Reference
+from .costs import ENTRY, FLOPS, Case, Cost, Stage
+from .expansion import EigenPairs, Expansion
 from .markov import SolvedOverLandmarks
-from .operator import Operator, Rows, links
-from .problem import BuiltProblem
+from .operator import DENSE_SOLVER_UP_TO, MarkovOperator, RowRule, Rows, links
+from .problem import BuiltProblem, Eigenproblem, Facts, too_wide
 
 REACH = 1e-2  # a row is within reach of a landmark if its weight exceeds this; the weight of a landmark on itself is 1
 CLEAR = 1e-2  # a degree is clearly positive if it exceeds this fraction of its value for positive weights
@@ -42,23 +49,31 @@ DEFINITE = 1e-6  # relative residual of left-out landmarks above which the kerne
 
 
 @dataclass(frozen=True)
-class LowRankRule:
+class LowRankRule(RowRule):
     """w(x, .) / (w(x, .) A^-1 h): the weights of an interpolation by the kernel, divided by the row's degree.
 
     An astray row (out of reach, or of a degree that is not clearly positive) gets the row of its nearest landmark, and
     support -inf.
     """
 
-    geometry: DenseGraph
-    kernel: Any
-    degrees: Array  # (landmarks, 2 or 4): w(x, .) @ degrees is h(x), its limit and, if alpha > 0, q(x), its limit
+    geometry: Annotated[DenseGraph, Axes("n d")]
+    kernel: FittedKernel
+    degrees: Annotated[
+        Array, Axes("n q")
+    ]  # (landmarks, 2 or 4): w(x, .) @ degrees is h(x), its limit and, if alpha > 0, q(x), its limit
     least: float  # log of the least weight on the nearest landmark (log of REACH, for kernels with k(x, x) = 1)
 
     @property
     def row_entries(self) -> int:
         return self.geometry.row_entries
 
-    def rows(self, Z: Array) -> Rows:
+    def nearest(self, Z: Array) -> Array:
+        return self.geometry.nearest(Z)
+
+    def at_nearest(self, Z: Array) -> Rows:
+        return self.rows(self.geometry.anchors[self.nearest(Z)])
+
+    def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
         seen, log_top = self.look(Z)
         degrees = seen @ self.degrees
         with np.errstate(divide="ignore"):
@@ -69,7 +84,7 @@ class LowRankRule:
             seen[astray] = self.look(self.geometry.anchors[self.geometry.nearest(Z[astray])])[0]
             degrees[astray] = seen[astray] @ self.degrees
         seen /= degrees[:, :1]
-        return Rows(seen, log_mass, log_mass)
+        return Rows(weights=seen, log_degree=log_mass, log_mass=log_mass)
 
     def look(self, Z: Array) -> tuple[Array, Array]:
         """Return the affinities divided by the largest of their row, and the log of the largest."""
@@ -88,39 +103,39 @@ def clear(log_top: Array, degrees: Array, least: float) -> Array:
 # -- the eigenproblem ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class LowRankOperator(Operator):
+@dataclass(frozen=True, kw_only=True)
+class LowRankOperator(MarkovOperator):
     """G; its trivial eigenvector g may have entries of either sign."""
 
-    constant: Any = None  # g
-    factor: Any = None  # R
-    degree: Any = None  # h at the landmarks
+    constant: Array  # g
+    factor: Array  # R
+    degree: Array  # h at the landmarks
 
     def trivial(self, most: int) -> Array:
-        return self.parts.contrasts(most) * (self.constant / np.linalg.norm(self.constant))[:, None]
+        result: Array = self.parts.contrasts(most) * (self.constant / np.linalg.norm(self.constant))[:, None]
+        return result
 
     def functions(self, vectors: Array) -> Array:
         """Return psi at the landmarks: |g| R'v / (sqrt(lambda) h)."""
         values = np.maximum((vectors * (self.matrix @ vectors)).sum(axis=0), np.finfo(float).tiny)
-        return np.linalg.norm(self.constant) * (self.factor.T @ vectors) / np.sqrt(values) / self.degree[:, None]
+        result: Array = (
+            np.linalg.norm(self.constant) * (self.factor.T @ vectors) / np.sqrt(values) / self.degree[:, None]
+        )
+        return result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LowRankMarkov(SolvedOverLandmarks):
     """lambda^power psi, interpolated by the kernel from the landmarks."""
 
     factor: Array  # R
     degree: Array  # h at the landmarks
-    degrees: Array  # see LowRankRule
-    least: float  # see LowRankRule
     reach: float  # factor by which rounding is magnified for lambda = 1
-
-    def rule(self, operator: Operator, geometry: DenseGraph, kernel: Any, eigenvalues: Array) -> LowRankRule:
-        return LowRankRule(geometry, kernel, self.degrees, self.least)
 
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         """Return A^-1 (h psi) lambda^power."""
-        return cho_solve((self.factor, False), functions * self.degree[:, None]) * eigenvalues**self.power
+        basis: Array = cho_solve((self.factor, False), functions * self.degree[:, None]) * eigenvalues**self.power
+        return basis
 
     def amplification(self, values: Array) -> float:
         """Return the factor by which rounding is magnified.
@@ -130,34 +145,46 @@ class LowRankMarkov(SolvedOverLandmarks):
         return float((self.reach * values ** (self.power - 1.5)).max())
 
 
-@dataclass(frozen=True)
-class LowRankDiffusion:
-    """The view of ``solver=LowRank()``."""
+@dataclass(frozen=True, kw_only=True)
+class LowRankDiffusion(Eigenproblem):
+    """``solver=LowRank()``."""
 
-    metric: Any
-    kernel: Any
+    metric: PointMetric
+    kernel: Kernel
     alpha: float
     power: float
     tolerance: float
     components: str  # "warn" or "error"
-    given: ClassVar[bool] = False
-    merges_copies: ClassVar[bool] = False
+
+    @property
+    def feature_metric(self) -> Metric | None:
+        return self.metric if isinstance(self.metric, Metric) else None
+
+    def alone(self, epsilon: float) -> LowRankDiffusion:
+        return replace(self, kernel=self.kernel.at(epsilon))
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         asked = len(anchors.points)
-        survey = drawing.collect_statistics(AllPairs(), self.metric, anchors.points, np.ones(asked), runner)
+        survey = AllPairs().statistics(self.metric, anchors.points, np.ones(asked), runner)
         kernel = self.kernel.fit(survey)
         A, distances = kernel.affinity(survey.squared), survey.distances
         size = float(A.diagonal().max())  # 1 for a Gaussian kernel
         least = float(np.log(REACH * size))
-        passes = LowRankPasses(rows.array(), measure, DenseGraph(distances, np.ones(asked)), kernel, least, runner)
+        passes = LowRankPasses(
+            X=rows.array(),
+            measure=measure,
+            geometry=DenseGraph(distances=distances, measure=np.ones(asked)),
+            kernel=kernel,
+            least=least,
+            runner=runner,
+        )
         seen, most = passes.first()
         some = np.flatnonzero(most > REACH * size)
         factor, pivots = independent(A[np.ix_(some, some)], self.tolerance)
         kept = some[pivots]
         self._check_left(len(kept), asked, needed, kernel)
         A, points = A[np.ix_(kept, kept)], distances.anchors[kept]
-        geometry = DenseGraph(replace(distances, anchors=points), np.ones(len(kept)))
+        geometry = DenseGraph(distances=distances.to(points), measure=np.ones(len(kept)))
         solving = Solving(replace(passes, geometry=geometry), A, factor, self.alpha)
         found = solving.choose(seen[kept])
         operator = solving.operator(found, seen[kept], runner)
@@ -166,21 +193,20 @@ class LowRankDiffusion:
                 f"The landmarks fall into {operator.parts.describe()}. {REMEDY} or pass components='warn'."
             )
         counted = (found.weight > 0) | (measure == 0)
+        reach = solving.reach(found)
         return BuiltProblem(
-            anchors.at(kept),
-            operator,
-            LowRankMarkov(self.power, factor, found.degree, found.degrees, least, solving.reach(found)),
-            geometry,
-            kernel,
-            Reference.of(found.log_mass[counted], found.log_mass[counted], measure[counted]),
-            columns=None,
+            anchors=anchors.at(kept),
+            operator=operator,
+            normalization=LowRankMarkov(power=self.power, factor=factor, degree=found.degree, reach=reach),
+            rule=LowRankRule(geometry, kernel, found.degrees, least),
+            reference=Reference.of(found.log_mass[counted], found.log_mass[counted], measure[counted]),
             edges=f"all landmarks, {len(kept)} of {asked} independent",
             degree=float(len(kept)),
             bandwidth=kernel.bandwidth,
             notes=_astray(int((~counted).sum()), len(rows), asked, kernel.bandwidth.epsilon),
         )
 
-    def _check_left(self, left: int, asked: int, needed: int, kernel: Any) -> None:
+    def _check_left(self, left: int, asked: int, needed: int, kernel: FittedKernel) -> None:
         if left <= needed:
             raise ValueError(
                 f"n_components={needed} is beyond the rank of the kernel: only {left} of {asked} landmarks are near a "
@@ -188,7 +214,22 @@ class LowRankDiffusion:
                 f"{self.tolerance:.1g}). Ask for fewer components, lower epsilon, or choose other landmarks."
             )
 
-    def concerns(self, report: Any, values: Array, problem: BuiltProblem) -> list[str]:
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
+        assert isinstance(rule, LowRankRule)
+        return LowRankKernel(rule, pairs, self.power, self.alpha)
+
+    def cost(self, case: Case) -> Cost:
+        n, m = case.rows, case.anchors
+        solver, solve = case.dense_solve(m)
+        walks = (4 if self.alpha else 2) * n * m * ENTRY + 2.0 * n * m * m / FLOPS
+        stages = [
+            Stage("kernel", 8.0 * m * m * 2, m * m * ENTRY),
+            Stage("operator", 8.0 * m * m * (case.cores + 6) + 24.0 * n, walks / case.cores),
+            solve,
+        ]
+        return Cost("all landmarks", solver if m <= DENSE_SOLVER_UP_TO else "krylov", stages)
+
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
         found = []
         if report.components > 1:
             found.append(
@@ -206,7 +247,7 @@ class LowRankDiffusion:
                 f"The trace of P is {report.trace:.4g} for {report.n_anchors} landmarks: they are too few for this "
                 f"epsilon, and most see little but the rows nearest to them. {REMEDY} (now {report.epsilon:.3g})."
             )
-        found += report.too_wide(values.max())
+        found += too_wide(report, values.max())
         if report.amplification > 1e8:
             found.append(
                 f"Rounding may be magnified by {report.amplification:.1e} in transform. Keep fewer components, use "
@@ -249,14 +290,14 @@ def independent(A: Array, tolerance: float) -> tuple[Array, Array]:
 # -- passes over the rows --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LowRankPasses:
     """Passes over the rows; blocks are summed in order, so results do not depend on threads."""
 
     X: Array
     measure: Array
     geometry: DenseGraph
-    kernel: Any
+    kernel: FittedKernel
     least: float  # see LowRankRule
     runner: Threads
 
@@ -307,7 +348,8 @@ class LowRankPasses:
             weight = np.sqrt(np.divide(u[block], h[:, 0], out=np.zeros(len(W)), where=good[block]))
             W *= weight[:, None]
             F = solve_triangular(factor, W.T, trans="T", overwrite_b=True, check_finite=False)
-            return F @ F.T
+            result: Array = F @ F.T
+            return result
 
         for part in self._walk(look, "low-rank operator", 1 + BLOCK_ENTRIES // (2 * count)):
             G += part
@@ -316,16 +358,17 @@ class LowRankPasses:
     def _affinities(self, block: slice) -> Array:
         return self.kernel.affinity(self.geometry.cross(np.ascontiguousarray(self.X[block])))
 
-    def _walk(self, look: Any, title: str, width: int | None = None) -> Any:
+    def _walk(self, look: Callable[[slice], Answer], title: str, width: int | None = None) -> Iterator[Answer]:
         return self.runner.map(look, row_blocks(len(self.X), width or self.geometry.row_entries), title)
 
 
 def _log_top(W: Array) -> Array:
     with np.errstate(divide="ignore"):
-        return np.log(W.max(axis=1))
+        result: Array = np.log(W.max(axis=1))
+        return result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SolvedSums:
     """The results of the passes."""
 
@@ -362,7 +405,7 @@ class Solving:
             G, log_mass, good = self.passes.gram(u, degrees, self.factor)
             astray = (u > 0) & ~good
             if not astray.any():
-                return SolvedSums(G, u, h, degrees, log_mass)
+                return SolvedSums(matrix=G, weight=u, degree=h, degrees=degrees, log_mass=log_mass)
             u[astray] = 0.0
             h = self.passes.sums(u)
         raise ValueError(f"The low-rank degrees of {(u == 0).sum()} rows and more are not clearly positive. {REMEDY}.")
@@ -374,9 +417,17 @@ class Solving:
         parts = components.find(links(np.abs(found.matrix)), np.square(g))
         one = np.ones(len(g))
         return LowRankOperator(
-            "markov", found.matrix, 1.0, 2.0, one, stationary, parts, runner=runner,
-            constant=g, factor=self.factor, degree=found.degree,
-        )  # fmt: skip
+            matrix=found.matrix,
+            measure=one,
+            stationary=stationary,
+            parts=parts,
+            runner=runner,
+            gain=one,
+            mass=found.degree,
+            constant=g,
+            factor=self.factor,
+            degree=found.degree,
+        )
 
     def reach(self, found: SolvedSums) -> float:
         """Return the largest sum of absolute terms of an eigenfunction of lambda = 1 at a landmark."""
@@ -395,3 +446,51 @@ class Solving:
                 f"{starved.sum()} of {len(h)} landmarks are left without rows: the low-rank degrees of all rows near "
                 f"them are not clearly positive. {REMEDY}."
             )
+
+
+class LowRankKernel(Expansion):
+    """Diffusion maps and Laplacian eigenmaps of all rows by a low-rank kernel (``solver=LowRank()``)."""
+
+    def __init__(self, rule: LowRankRule, pairs: EigenPairs, power: float, alpha: float) -> None:
+        super().__init__(pairs)
+        self.rule, self.power, self.alpha, self.solved_on_anchors = rule, power, alpha, False
+
+    @cached_property
+    def _factor(self) -> tuple[Array, bool]:
+        points = self.rule.geometry.anchors
+        result: tuple[Array, bool] = cho_factor(self.rule.kernel.affinity(self.rule.geometry.cross(points)))
+        return result
+
+    @cached_property
+    def _log_total(self) -> float:
+        """log sum m delta = log h' A^-1 h over the landmarks."""
+        degrees = self.rule.degrees[:, 0]
+        h = self.rule.kernel.affinity(self.rule.geometry.cross(self.rule.geometry.anchors)) @ degrees
+        return float(np.log(h @ degrees))
+
+    def _row_affinities(self, X: Array) -> tuple[Array, Array, Array]:
+        """Return w(x, .), h and q; a row that no landmark reaches gets those of its nearest landmark."""
+        rows = self.rule.rows(X)
+        W, log_top = self.rule.look(X)
+        astray = np.flatnonzero(~np.isfinite(rows.log_mass))
+        if len(astray):
+            geometry = self.rule.geometry
+            W[astray], log_top[astray] = self.rule.look(geometry.anchors[geometry.nearest(X[astray])])
+        W *= np.exp(log_top)[:, None]
+        degrees = W @ self.rule.degrees
+        return W, degrees[:, 0], degrees[:, 2] if self.alpha else np.ones(len(X))
+
+    def table(self, X: Array, Y: Array) -> Array:
+        (W, h, q), (V, g, p) = self._row_affinities(X), self._row_affinities(Y)
+        result: Array = (
+            W @ cho_solve(self._factor, V.T) / np.sqrt(np.multiply.outer(h * q**self.alpha, g * p**self.alpha))
+        )
+        return result
+
+    def functions(self, X: Array, embedding: Array) -> Array:
+        return self._powers(embedding, self.power) * self.constant(X)[:, None]
+
+    def constant(self, X: Array) -> Array:
+        _, h, q = self._row_affinities(X)
+        result: Array = np.sqrt(h * q**-self.alpha) * np.exp(-self._log_total / 2)
+        return result

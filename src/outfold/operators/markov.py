@@ -10,33 +10,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 
 from .._loops import csr, exponentials
 from .._loops.elementwise import softmax
-from .._runtime.typing import Array
+from .._runtime.typing import POSITIVE, Array, Axes, Matrix, Sparse
 from ..graphs import components
-from ..kernels import Kernel
+from ..graphs.protocols import FittedKernel, Geometry, Graph
 from ..trust import LOG_FLOOR
-from . import spectrum
-from .operator import Operator, Rows, fill_empty_rows, links, not_rounding, scale_both_sides
+from .expansion import EigenPairs, Expansion, by_blocks
+from .operator import (
+    MarkovOperator,
+    Normalization,
+    Operator,
+    RowRule,
+    Rows,
+    fill_empty_rows,
+    links,
+    not_rounding,
+    scale_both_sides,
+)
+from .spectrum import spectral_dimension
 
 
-@dataclass(frozen=True)
-class MarkovRule:
+@dataclass(frozen=True, kw_only=True)
+class MarkovRule(RowRule):
     """p(x, .) = softmax_j(log w(x, x_j) + log m_j - alpha log q_j); the density of x cancels.
 
     A row with nothing in reach is its nearest anchor, with support -inf.
     """
 
-    geometry: Any
-    kernel: Kernel
-    measure: Array
-    gain: Array  # m / q^alpha
-    stationary: Array | None = None  # pi of the anchors
+    geometry: Annotated[Geometry, Axes("n d")]
+    kernel: FittedKernel
+    measure: Annotated[Array, Axes("n")]
+    gain: Annotated[Array, Axes("n"), POSITIVE]  # m / q^alpha
+    stationary: Annotated[Array | None, Axes("n")] = None  # pi of the anchors
     log_total: float = 0.0  # log sum m d
 
     @property
@@ -44,9 +55,28 @@ class MarkovRule:
         """Return the approximate number of entries in a row, which sets the size of blocks."""
         return self.geometry.row_entries
 
-    def rows(self, Z: Array, measured: Any = None) -> Rows:
-        measured = self.geometry.cross(Z) if measured is None else measured
-        return self._sparse(Z, measured) if issparse(measured) else self._dense(Z, measured)
+    @classmethod
+    def of(cls, operator: MarkovOperator, geometry: Geometry, kernel: FittedKernel, total: float) -> MarkovRule:
+        """Return the rule of an operator whose degrees have the sum ``total``."""
+        gain, stationary = operator.gain, operator.stationary
+        return cls(
+            geometry=geometry,
+            kernel=kernel,
+            measure=operator.measure,
+            gain=gain,
+            stationary=stationary,
+            log_total=float(np.log(total)),
+        )
+
+    def nearest(self, Z: Array) -> Array:
+        return self.geometry.nearest(Z)
+
+    def at_nearest(self, Z: Array) -> Rows:
+        return self.rows(self.geometry.anchors[self.nearest(Z)])
+
+    def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
+        seen = self.geometry.cross(Z) if measured is None else measured
+        return self._dense(Z, seen) if isinstance(seen, np.ndarray) else self._sparse(Z, seen)
 
     def _dense(self, Z: Array, measured: Array) -> Rows:
         seen, factor = self.kernel.logs(measured)
@@ -56,14 +86,14 @@ class MarkovRule:
             seen[empty] = 0.0
             seen[empty, self.geometry.nearest(Z[empty])] = total[empty] = mass[empty] = 1.0
         log_mass = top + np.log(mass)
-        return Rows(seen, log_mass, log_mass, total[:, None])
+        return Rows(weights=seen, log_degree=log_mass, log_mass=log_mass, divisor=total[:, None])
 
     @cached_property
     def _cut(self) -> float:
         """Return a log weight relative to the largest: weights below it do not change the sum of a row."""
         return -42.0 - float(np.log(self.gain.max() / self.gain.min()))
 
-    def _sparse(self, Z: Array, measured: csr_array) -> Rows:
+    def _sparse(self, Z: Array, measured: Sparse) -> Rows:
         empty = np.flatnonzero(np.diff(measured.indptr) == 0)
         if len(empty):
             measured = fill_empty_rows(measured, empty, self.geometry.nearest(Z[empty]))
@@ -77,44 +107,50 @@ class MarkovRule:
             with np.errstate(divide="ignore"):
                 log_mass = np.log(np.add.reduceat(witness * self.measure[columns], ptr[:-1]))
         log_degree[empty] = log_mass[empty] = -np.inf
-        return Rows(csr_array((seen, columns, ptr), shape=measured.shape), log_degree, log_mass)
+        weights = csr_array((seen, columns, ptr), shape=measured.shape)
+        return Rows(weights=weights, log_degree=log_degree, log_mass=log_mass)
 
 
-@dataclass(frozen=True)
-class CanonicalRule:
+@dataclass(frozen=True, kw_only=True)
+class CanonicalRule(RowRule):
     """v(x) = root(x) psi(x), root(x)^2 = delta(x) / sum_j m_j delta_j: a Markov row times its own degree.
 
     delta(x) = q(x)^-alpha sum_j w(x, x_j) m_j q_j^-alpha = q(x)^(1 - alpha) / (p(x, .) q^alpha), over the anchors. A
     row with nothing in reach has the degree of its nearest anchor.
     """
 
-    markov: MarkovRule
+    markov: Annotated[MarkovRule, Axes("n d")]
     alpha: float
-    powers: Array  # (n,), q^alpha
-    root: Array  # (n,), root(x) at the anchors
+    powers: Annotated[Array, Axes("n")]  # (n,), q^alpha
+    root: Annotated[Array, Axes("n")]  # (n,), root(x) at the anchors
     log_total: float  # log sum_j m_j delta_j
 
     @classmethod
     def of(cls, markov: MarkovRule, alpha: float) -> CanonicalRule:
         assert markov.stationary is not None
-        root = np.sqrt(markov.stationary / markov.measure)
-        return cls(markov, alpha, markov.measure / markov.gain, root, markov.log_total)
+        root, powers = np.sqrt(markov.stationary / markov.measure), markov.measure / markov.gain
+        return cls(markov=markov, alpha=alpha, powers=powers, root=root, log_total=markov.log_total)
 
     @property
-    def geometry(self) -> Any:
+    def geometry(self) -> Geometry:
         return self.markov.geometry
+
+    @property
+    def roots(self) -> Array:
+        return self.root
+
+    def nearest(self, Z: Array) -> Array:
+        return self.markov.nearest(Z)
 
     @property
     def row_entries(self) -> int:
         return self.markov.row_entries
 
-    def rows(self, Z: Array, measured: Any = None) -> Rows:
+    def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
         rows = self.markov.rows(Z, measured)
         with np.errstate(over="ignore"):
             divisor = np.exp((self.log_total - self._log_delta(rows)) / 2)[:, None]
-        if rows.divisor is not None:
-            divisor = divisor * rows.divisor
-        return Rows(rows.weights, rows.log_degree, rows.log_mass, divisor)
+        return rows.divide(divisor)
 
     def log_scaling(self, Z: Array) -> Array:
         """Return log d(x) of the kernel k = w / (d d'), d = q^alpha sqrt(delta); -inf if no anchor is in reach."""
@@ -135,36 +171,48 @@ class CanonicalRule:
         typical, nearest = (rows @ np.column_stack([self.powers, self.root**2])).T
         with np.errstate(invalid="ignore"):
             found = (1 - self.alpha) * rows.log_degree - np.log(typical)
-        return np.where(np.isfinite(rows.log_degree), found, np.log(nearest) + self.log_total)
+        result: Array = np.where(np.isfinite(rows.log_degree), found, np.log(nearest) + self.log_total)
+        return result
 
 
 @dataclass(frozen=True)
-class SolvedOverLandmarks:
+class SolvedOverLandmarks(Normalization):
     """Base of normalisations whose operator acts on the rows, is positive and is solved over landmarks."""
 
     power: float
-    skip: ClassVar[int] = 1
-    unit_columns: ClassVar[bool] = False
-
-    def eigenvalues(self, operator_values: Array) -> Array:
-        return operator_values
 
     def scale(self, eigenvalues: Array) -> None:
         """Return None: the embedding of a landmark comes from its own row, it is not a multiple of the basis."""
         return None
 
     def dimension(self, operator: Operator, values: Array) -> int | None:
-        return spectrum.spectral_dimension(values, t=self.power or 1.0)
+        return spectral_dimension(values, t=self.power or 1.0)
 
     def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
         return not_rounding(np.maximum(values, 0), kept, operator, asked, clip, skip=1)
 
-    def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
-        return 0.0
+
+class GraphNormalization(Normalization):
+    """A normalisation of affinities on a graph."""
+
+    @property
+    def merges_copies(self) -> bool:
+        """Whether copies of a row are merged; no need if a function that differs between them has eigenvalue 0."""
+        return False
+
+    def normalize(
+        self, W: Matrix, measure: Array, geometry: Geometry, kernel: FittedKernel
+    ) -> tuple[Operator, RowRule]:
+        """Return the operator of the affinities W, which it changes, and the rule of rows."""
+        raise AssertionError("a normalisation says what its operator is")
+
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
+        """Return the kernel whose eigenfunctions the coordinates are."""
+        raise AssertionError("a normalisation says what its kernel is")
 
 
 @dataclass(frozen=True)
-class Markov:
+class Markov(GraphNormalization):
     """q = W m, A = W / (q^a q^a'), P = A diag(m) / d: diffusion with the density removed to degree alpha.
 
     alpha = 0 is the graph Laplacian, 1/2 the Fokker-Planck operator, 1 Laplace-Beltrami
@@ -175,15 +223,12 @@ class Markov:
     alpha: float = 1.0
     power: float = 1.0  # embedding = lambda^power psi
     canonical: bool = False
-    skip: ClassVar[int] = 1  # trivial eigenpairs that are not coordinates
-    merges_copies: ClassVar[bool] = False  # a function that differs between copies of a row has eigenvalue 0
 
     @property
     def unit_columns(self) -> bool:
-        """Whether coordinates have length 1 over the anchors, so that they shrink as rows are added."""
         return self.canonical
 
-    def fit(self, W: Array, measure: Array) -> Operator:
+    def fit(self, W: Matrix, measure: Array) -> MarkovOperator:
         """Return the operator; W becomes the symmetric conjugate of P, in place."""
         q = W @ measure
         weight = q**-self.alpha
@@ -192,30 +237,41 @@ class Markov:
         total = float(measure @ d)
         stationary = measure * d / total
         parts = components.find(links(W), stationary)
-        return Operator("markov", W, 1.0, 2.0, measure, stationary, parts, measure * weight, q, total=total)
+        return MarkovOperator(
+            matrix=W,
+            measure=measure,
+            stationary=stationary,
+            parts=parts,
+            gain=measure * weight,
+            mass=q,
+            total=total,
+        )
 
-    def rule(self, operator: Operator, geometry: Any, kernel: Kernel, eigenvalues: Array) -> MarkovRule | CanonicalRule:
-        log_total = float(np.log(operator.total))
-        markov = MarkovRule(geometry, kernel, operator.measure, operator.gain, operator.stationary, log_total)
-        return CanonicalRule.of(markov, self.alpha) if self.canonical else markov
+    def normalize(
+        self, W: Matrix, measure: Array, geometry: Geometry, kernel: FittedKernel
+    ) -> tuple[Operator, RowRule]:
+        operator = self.fit(W, measure)
+        markov = MarkovRule.of(operator, geometry, kernel, operator.total)
+        return operator, CanonicalRule.of(markov, self.alpha) if self.canonical else markov
 
-    def eigenvalues(self, operator_values: Array) -> Array:
-        return operator_values
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
+        assert isinstance(rule, MarkovRule | CanonicalRule)
+        return DiffusionKernel(rule, pairs, self)
 
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         """embedding = lambda^power psi = row @ (lambda^(power-1) psi)."""
-        return functions * eigenvalues ** (self.power - 1)
+        basis: Array = functions * eigenvalues ** (self.power - 1)
+        return basis
 
     def scale(self, eigenvalues: Array) -> Array:
         """basis * scale is the embedding of the anchors (canonical: times the rule's root)."""
         return eigenvalues
 
     def dimension(self, operator: Operator, values: Array) -> int | None:
-        """Return how many of the non-trivial eigenvalues to select; None: more must be computed to decide."""
-        return spectrum.spectral_dimension(values, t=self.power or 1.0)
+        return spectral_dimension(values, t=self.power or 1.0)
 
     def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
-        """Return ``kept``. Raise ValueError if an eigenvalue is rounding (``clip``: left out) or has no real power."""
+        """As for every normalisation; an eigenvalue must also have a real power."""
         kept = not_rounding(values, kept, operator, asked, clip, skip=1)
         chosen = values[kept]
         if (chosen < 0).any() and self.power != int(self.power):
@@ -229,7 +285,6 @@ class Markov:
         return kept
 
     def amplification(self, values: Array) -> float:
-        """Return the factor by which the row rule magnifies rounding."""
         return float((np.abs(values) ** (self.power - 1)).max())
 
     def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
@@ -237,17 +292,70 @@ class Markov:
         return float(np.abs(values[values < 0]).sum() / np.abs(values).sum())
 
 
-def log_mass_without_self(W: Any, measure: Array) -> Array:
+def log_mass_without_self(W: Matrix, measure: Array) -> Array:
     """Return the log kernel mass of each row without one copy of itself.
 
     The sum leaves out the diagonal; subtracting it afterwards would lose small terms (1 + 1e-20 - 1 = 0).
     """
     own = W.diagonal().copy()
-    if issparse(W):
-        others = csr.off_diagonal_sums(W.indptr, W.indices, W.data, measure)
-    else:
+    if isinstance(W, np.ndarray):
         np.fill_diagonal(W, 0.0)
         others = W @ measure
         np.fill_diagonal(W, own)
+    else:
+        others = csr.off_diagonal_sums(W.indptr, W.indices, W.data, measure)
     beside = others + own * np.maximum(measure - 1, 0)  # a weight of 3 counts as two copies beside the row
-    return np.log(np.maximum(beside, np.exp(LOG_FLOOR)))
+    result: Array = np.log(np.maximum(beside, np.exp(LOG_FLOOR)))
+    return result
+
+
+# -- the kernel between any rows ---------------------------------------------------------------
+
+LOG_DEGREE_FLOOR = -300.0  # log D below which 1 / D^2 overflows, or nearly
+
+
+class DiffusionKernel(Expansion):
+    """Markov kernels over all anchors."""
+
+    def __init__(self, rule: MarkovRule | CanonicalRule, pairs: EigenPairs, normalization: Markov) -> None:
+        super().__init__(pairs)
+        self.power, self.canonical = normalization.power, normalization.canonical
+        self.symmetric = rule if isinstance(rule, CanonicalRule) else CanonicalRule.of(rule, normalization.alpha)
+
+    def table(self, X: Array, Y: Array) -> Array:
+        markov = self.symmetric.markov
+        (X, of_x), (Y, of_y) = self._row_affinities(X), self._row_affinities(Y)
+        return affinities(markov, X, Y) / np.exp(np.add.outer(of_x, of_y))
+
+    def _row_affinities(self, X: Array) -> tuple[Array, Array]:
+        """Return X, with rows that no anchor reaches replaced by their nearest anchor, and log D."""
+        scaling = by_blocks(self.symmetric.log_scaling, X, self.symmetric.row_entries)
+        lost = np.flatnonzero(~np.isfinite(scaling))
+        if len(lost):
+            geometry, X = self.symmetric.geometry, X.copy()
+            X[lost] = geometry.anchors[geometry.nearest(X[lost])]
+            scaling[lost] = self.symmetric.log_scaling(X[lost])
+        far = np.flatnonzero(scaling < LOG_DEGREE_FLOOR)
+        if len(far):
+            raise ValueError(
+                f"{len(far)} of {len(X)} rows are so far outside the data that the kernel of a row with itself, "
+                f"1 / d(x), is beyond floating point (the first is row {far[0]}). Leave out what trust(X) flags."
+            )
+        return X, scaling
+
+    def functions(self, X: Array, embedding: Array) -> Array:
+        functions = self._powers(embedding, self.power)
+        return functions if self.canonical else functions * self.constant(X)[:, None]
+
+    def constant(self, X: Array) -> Array:
+        return np.exp(by_blocks(self.symmetric.log_root, X, self.symmetric.row_entries))
+
+
+def affinities(markov: MarkovRule, X: Array, Y: Array) -> Array:
+    """Return w(x, y) between any rows, by the edge rule of the fit."""
+    assert isinstance(markov.geometry, Graph)
+    measured = markov.geometry.pairs(X, Y)
+    kept = np.isfinite(measured)
+    out = np.zeros(measured.shape)
+    out[kept] = markov.kernel.affinity(measured[kept])
+    return out

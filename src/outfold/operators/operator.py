@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 
 from .._loops import csr
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Matrix, Sparse
+from ..graphs import components
 from ..graphs.components import Components
+from .spectrum import spectral_dimension
 
-Kind = Literal["markov", "laplacian", "residual", "centred"]
+DENSE_SOLVER_UP_TO = 1000  # anchors up to which the dense solver is chosen
+LANCZOS_UP_TO = 3000  # anchors of a sparse graph up to which plain Lanczos is chosen
 
 
-@dataclass(frozen=True)
+class Product(Protocol):
+    """Weights of rows on the anchors: dense, CSR, or any object with ``@``."""
+
+    def __matmul__(self, basis: Array, /) -> Array: ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rows:
     """The weights of points on the anchors: ``rows @ basis`` is their embedding."""
 
-    weights: Any  # (r, n): dense, CSR, or any object with `@`
+    weights: Product  # (r, n)
     log_degree: Array  # (r,), log sum_j m_j w(x, x_j)
     log_mass: Array  # (r,), the support: log_degree, or with weights that decrease with distance if w does not
     divisor: Array | None = None  # (r, components) or (r, 1): divides the products; None: 1
@@ -35,88 +44,112 @@ class Rows:
             values -= self.centre @ basis
         return values if self.divisor is None else values / self.divisor
 
+    def divide(self, divisor: Array) -> Rows:
+        """Return the rows divided by ``divisor`` as well."""
+        return replace(self, divisor=divisor if self.divisor is None else divisor * self.divisor)
 
-def fill_empty_rows(measured: csr_array, empty: Array, nearest: Array) -> csr_array:
+
+def fill_empty_rows(measured: Sparse, empty: Array, nearest: Array) -> Sparse:
     """Give empty rows one entry, at distance 0, for their nearest anchor."""
     counts = np.diff(measured.indptr)
     rows = np.append(np.repeat(np.arange(len(counts)), counts), empty)
     order = np.argsort(rows, kind="stable")
     counts[empty] = 1
     data, columns = np.append(measured.data, np.zeros(len(empty))), np.append(measured.indices, nearest)
-    return csr_array((data[order], columns[order], np.append(0, np.cumsum(counts))), shape=measured.shape)
+    result: Sparse = csr_array((data[order], columns[order], np.append(0, np.cumsum(counts))), shape=measured.shape)
+    return result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Operator:
     """A symmetric matrix whose largest eigenpairs are wanted, with its exact trivial eigenpairs.
 
-    ``kind`` is "markov" (largest eigenvalue 1, for the constant), "laplacian" or "residual" (minus a matrix with
-    smallest eigenvalue 0, for the constant) or "centred" (any eigenvalues; the constant has 0 and is not wanted).
+    The kinds below say what is particular to each. Here: the largest eigenvalue is ``top``, for the constant.
     """
 
-    kind: Kind
-    matrix: Any = field(repr=False)  # dense or CSR
+    matrix: Matrix = field(repr=False)
     top: float  # the largest eigenvalue, exact (centred: an upper bound)
     spread: float  # no eigenvalue lies below top - spread (centred: below -spread)
     measure: Array  # m
     stationary: Array  # pi: eigenfunctions are orthonormal in it
     parts: Components
-    gain: Any = None  # factor of the affinity to each anchor in a row; None: the row rule has none
-    mass: Any = None  # q = W m; centred: the kernel's column means
-    both_ends: bool = False  # the eigenvalues largest in magnitude are wanted, whatever their sign
     runner: Threads = field(default_factory=Threads)
-    pace: Array | None = None  # 1 - probability of staying, per anchor; None if no anchor waits
     smooth: Array | None = None  # (n, few): smooth functions, see `crowding`
-    total: float = 1.0  # markov: sum m d, so that m d / total is ``stationary``
     guess: Array | None = None  # (n, few): approximate eigenvectors, from which a solver may start
+
+    both_ends: ClassVar[bool] = False  # the eigenvalues largest in magnitude are wanted, whatever their sign
+    near: ClassVar[float] = 1e-8  # eigenvalues closer than this to ``top``, relative to ``spread``, equal it
+    filterable: ClassVar[bool] = False  # a Chebyshev filter may take the place of plain Lanczos
+    preconditioned: ClassVar[bool] = True  # LOBPCG and shift-invert may stand in for a solver that fails
 
     @property
     def size(self) -> int:
         return len(self.measure)
 
+    @property
+    def sparse(self) -> bool:
+        return not isinstance(self.matrix, np.ndarray)
+
+    def matmat(self, V: Array, out: Array | None = None) -> Array:
+        """Return S V, in ``out`` if there is one (fresh memory costs as much as a product)."""
+        product: Array
+        M = self.matrix
+        if isinstance(M, np.ndarray) or V.shape[1] == 1:
+            product = M @ V
+            return product
+        product = np.empty(V.shape) if out is None else out
+        V = np.ascontiguousarray(V)
+
+        def fill(block: slice) -> None:
+            csr.times_block(M.indptr, M.indices, M.data, V, product, block.start, block.stop)
+
+        self.runner.run(fill, row_blocks(self.size, 16 * V.shape[1]))
+        return product
+
+    def diagonal(self) -> Array:
+        return self.matrix.diagonal()
+
+    def trace(self) -> float:
+        """Return the trace if it says something of the fit, else NaN."""
+        return float("nan")
+
     def trivial(self, most: int) -> Array:
         """Return orthonormal eigenvectors of ``top``, at most ``most``: the constant, then component contrasts."""
-        if self.kind == "centred":
-            return np.empty((self.size, 0))
-        return self.parts.contrasts(most) * np.sqrt(self.stationary / self.stationary.sum())[:, None]
+        result: Array = self.parts.contrasts(most) * np.sqrt(self.stationary / self.stationary.sum())[:, None]
+        return result
 
     def functions(self, vectors: Array) -> Array:
         """Return eigenvectors of the symmetric matrix as functions, orthonormal in ``stationary``."""
-        functions = vectors / np.sqrt(self.stationary)[:, None]
-        if self.kind == "centred":  # make it exact: rows may have large means, which must cancel
-            functions -= self.stationary @ functions / self.stationary.sum()
+        functions: Array = vectors / np.sqrt(self.stationary)[:, None]
         return functions
 
     def distance(self, values: Array) -> Array:
         """Return the distance of each eigenvalue from the trivial one, to which residuals are relative."""
-        return np.abs(values) if self.kind == "centred" else self.top - values
+        distance: Array = self.top - values
+        return distance
 
     def trivial_among(self, values: Array) -> int:
         """Return how many of the eigenvalues equal the trivial one up to rounding."""
-        if self.kind == "centred":
-            return 1
-        near = 1e-8 if self.kind != "residual" else 64 * np.finfo(float).eps
-        return int((self.top - values <= near * self.spread).sum())
+        return int((self.top - values <= self.near * self.spread).sum())
 
-    @property
-    def sparse(self) -> bool:
-        return issparse(self.matrix)
+    def slack(self, last: float) -> float:
+        """Return how far a missed eigenvalue may lie above ``last``, the smallest computed one, without being added."""
+        return 1e-10 * self.spread + 1e-2 * float(self.top - last)
 
-    def matmat(self, V: Array, out: Array | None = None) -> Array:
-        """Return S V, in ``out`` if there is one (fresh memory costs as much as a product)."""
-        if not self.sparse or V.shape[1] == 1:
-            return self.matrix @ V
-        out = np.empty(V.shape) if out is None else out
-        V, M = np.ascontiguousarray(V), self.matrix
+    def nearly_separate(self) -> Components | None:
+        """Return the parts that only edges of rounding size connect; None if there are no more than ``parts``."""
+        return None
 
-        def fill(block: slice) -> None:
-            csr.times_block(M.indptr, M.indices, M.data, V, out, block.start, block.stop)
+    def relaxation(self) -> Array | None:
+        """Return the step of a Jacobi smoother for each anchor; None: 1."""
+        return None
 
-        self.runner.run(fill, row_blocks(self.size, 16 * V.shape[1]))
-        return out
+    def solver_choice(self, large: bool, told: str) -> tuple[str, str] | None:
+        """Return the solver that this kind needs beyond dense sizes, and why; None: any that suits the spectrum.
 
-    def diagonal(self) -> Array:
-        return self.matrix.diagonal()
+        ``large``: there are more anchors than plain Lanczos takes. ``told``: the size in words.
+        """
+        return None
 
     def crowding(self) -> float:
         """Return an upper bound on the distance of the next eigenvalue from ``top``.
@@ -131,6 +164,171 @@ class Operator:
         return float((self.top - (V * self.matmat(V)).sum(axis=0) / (V * V).sum(axis=0)).min(initial=self.spread))
 
 
+@dataclass(frozen=True, kw_only=True)
+class MarkovOperator(Operator):
+    """The symmetric conjugate of a Markov matrix: largest eigenvalue 1, for the constant."""
+
+    top: float = 1.0
+    spread: float = 2.0
+    gain: Array  # factor of the affinity to each anchor in a row
+    mass: Array  # q = W m
+    total: float = 1.0  # sum m d, so that m d / total is ``stationary``
+    pace: Array | None = None  # 1 - probability of staying, per anchor; None if no anchor waits
+    filterable: ClassVar[bool] = True
+
+    def trace(self) -> float:
+        return float(self.diagonal().sum())
+
+    def nearly_separate(self) -> Components | None:
+        linked = links(self.matrix, 1e-13)
+        if linked is self.matrix:  # no edge is below 1e-13
+            return None
+        parts = components.find(linked, self.stationary)
+        return None if parts.count == self.parts.count else parts
+
+    def relaxation(self) -> Array | None:
+        return None if self.pace is None else 1 / self.pace
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplacianOperator(Operator):
+    """Minus an unnormalised Laplacian, made symmetric by the measure: largest eigenvalue 0, for the constant."""
+
+    top: float = 0.0
+    degree: Array  # d = W m
+
+    def relaxation(self) -> Array | None:
+        return 1 / self.degree
+
+    def solver_choice(self, large: bool, told: str) -> tuple[str, str] | None:
+        if self.sparse and large:
+            return "lobpcg", f"the small end of an unnormalised Laplacian, sparse and n = {self.size}"
+        return "shift_invert", "the small end of an unnormalised Laplacian is found by its inverse"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualOperator(Operator):
+    """-(I - W)' diag(m) (I - W), made symmetric by the measure: largest eigenvalue 0, for the constant."""
+
+    matrix: Sparse = field(repr=False)
+    top: float = 0.0
+    near: ClassVar[float] = 64 * np.finfo(float).eps  # eigenvalues are squares, so small ones may be far from zero
+    preconditioned: ClassVar[bool] = False
+
+    def slack(self, last: float) -> float:
+        return 1e-13 * self.spread + 1e-2 * float(-last)
+
+    def solver_choice(self, large: bool, told: str) -> tuple[str, str] | None:
+        return ("residual", f"the small end of a residual, sparse and n = {self.size}") if self.sparse else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CentredOperator(Operator):
+    """A centred kernel: any eigenvalues; the constant has 0 and is not wanted."""
+
+    centre: Array  # column means of the kernel
+    both_ends: bool = False  # type: ignore[misc]  # a field here, a constant of the other kinds
+    preconditioned: ClassVar[bool] = False
+
+    def trivial(self, most: int) -> Array:
+        return np.empty((self.size, 0))
+
+    def functions(self, vectors: Array) -> Array:
+        functions = super().functions(vectors)
+        # Make the mean exactly 0: rows may have large means, which must cancel.
+        functions -= self.stationary @ functions / self.stationary.sum()
+        return functions
+
+    def distance(self, values: Array) -> Array:
+        return np.abs(values)
+
+    def trivial_among(self, values: Array) -> int:
+        return 1
+
+    def slack(self, last: float) -> float:
+        return 1e-6 * float(abs(last))
+
+    def solver_choice(self, large: bool, told: str) -> tuple[str, str] | None:
+        return "krylov", f"a dense kernel of {told}"
+
+
+# -- from eigenpairs to a model --------------------------------------------------------------
+
+
+class RowRule(Protocol):
+    """How any point sees the anchors: its row over them, from kernel and normalisation. Frozen, stored in models."""
+
+    if TYPE_CHECKING:  # a field or a property; at run time a dataclass would take a property for the field's default
+
+        @property
+        def row_entries(self) -> int:
+            """About how many entries a row has, which sets the size of blocks."""
+
+    def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
+        """Return the rows of the points; ``measured``: their squared distances to anchors, if they are known."""
+        ...
+
+    def nearest(self, Z: Array) -> Array:
+        """Return the index of the nearest anchor of each row."""
+        ...
+
+    def at_nearest(self, Z: Array) -> Rows:
+        """Return the rows of the anchors that are nearest to the points, if anchors are embedded by their rows."""
+        raise AssertionError("the embedding of these anchors is basis * scale")
+
+    def arrange(self, Z: Array, runner: Threads) -> Array | None:
+        """Return an order of the points in which their rows are found faster; None: any."""
+        return None
+
+    @property
+    def roots(self) -> Array | None:
+        """Factors of basis * scale at the anchors, (n,); None: 1."""
+        return None
+
+    def at(self, eigenvalues: Array) -> RowRule:
+        """Return the rule for these eigenvalues, if it depends on them."""
+        return self
+
+
+class Normalization:
+    """From the eigenpairs of an operator to eigenvalues, basis and selection; the defaults fit most methods."""
+
+    skip: ClassVar[int] = 1  # trivial eigenpairs that are not coordinates
+
+    @property
+    def unit_columns(self) -> bool:
+        """Whether coordinates have length 1 over the anchors, so that they shrink as rows are added."""
+        return False
+
+    def basis(self, functions: Array, eigenvalues: Array) -> Array:
+        """Return the basis: ``row(x) @ basis`` is the embedding of x."""
+        raise AssertionError("a normalisation says what its basis is")
+
+    def eigenvalues(self, operator_values: Array) -> Array:
+        """Return eigenvalues of the method from those of the operator."""
+        return operator_values
+
+    def scale(self, eigenvalues: Array) -> Array | None:
+        """Return the factors that turn the basis into the embedding of the anchors; None: their own rows do that."""
+        return np.ones(len(eigenvalues))
+
+    def dimension(self, operator: Operator, values: Array) -> int | None:
+        """Return how many of the non-trivial eigenvalues to select; None: more must be computed to decide."""
+        return spectral_dimension(values)
+
+    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
+        """Return ``kept``. Raise ValueError if an eigenvalue is rounding (``clip``: left out)."""
+        return kept
+
+    def amplification(self, values: Array) -> float:
+        """Return the factor by which the row rule magnifies rounding."""
+        return 1.0
+
+    def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
+        """Return the negative part of sum |lambda|."""
+        return 0.0
+
+
 def not_rounding(
     values: Array, kept: Array, operator: Operator, asked: str, clip: bool, skip: int, hint: str = ""
 ) -> Array:
@@ -141,7 +339,8 @@ def not_rounding(
     if not beyond.any():
         return kept
     if clip and not beyond.all():
-        return kept[~beyond]
+        result: Array = kept[~beyond]
+        return result
     rank = int((np.abs(values) > tiny).sum()) - skip
     raise ValueError(
         f"n_components={asked}: that is beyond the rank of the kernel, only {rank} non-trivial eigenvalues exceed "
@@ -150,31 +349,36 @@ def not_rounding(
     )
 
 
-def links(S: Any, least: float | None = None) -> Any:
+def links(S: Matrix, least: float | None = None) -> Matrix:
     """Return the edges above ``least`` (None: eps / n, as smaller ones change eigenvalues by rounding at most)."""
     cut = np.finfo(float).eps / S.shape[0] if least is None else least
-    if not issparse(S):
-        return cut < S
+    if isinstance(S, np.ndarray):
+        edges: Array = cut < S
+        return edges
     keep = S.data > cut
     if keep.all():
         return S
     counts = np.add.reduceat(np.append(keep, False), S.indptr[:-1]) * (np.diff(S.indptr) > 0)
-    return csr_array((S.data[keep], S.indices[keep], np.append(0, np.cumsum(counts))), shape=S.shape)
+    result: Matrix = csr_array((S.data[keep], S.indices[keep], np.append(0, np.cumsum(counts))), shape=S.shape)
+    return result
 
 
-def scale_both_sides(W: Any, factor: Array) -> None:
+def scale_both_sides(W: Matrix, factor: Array) -> None:
     """Multiply W_ij by factor_i factor_j, in place."""
-    if issparse(W):
-        csr.scale_rows_and_columns(W.indptr, W.indices, W.data, factor, 0, W.shape[0])
-    else:
+    if isinstance(W, np.ndarray):
         W *= factor[:, None]
         W *= factor
+    else:
+        for rows in row_blocks(W.shape[0], 64):
+            part = slice(W.indptr[rows.start], W.indptr[rows.stop])
+            W.data[part] *= np.repeat(factor[rows], np.diff(W.indptr[rows.start : rows.stop + 1]))
+            W.data[part] *= factor[W.indices[part]]
 
 
-def add_to_diagonal(W: Any, values: Array) -> None:
+def add_to_diagonal(W: Matrix, values: Array) -> None:
     """Add ``values`` to the diagonal, in place; W must store every entry of its diagonal."""
-    if issparse(W):
+    if isinstance(W, np.ndarray):
+        W[np.diag_indices_from(W)] += values
+    else:
         rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
         W.data[rows == W.indices] += values
-    else:
-        W[np.diag_indices_from(W)] += values

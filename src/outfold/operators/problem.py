@@ -1,51 +1,189 @@
-"""The eigenproblem over the anchors that a view builds, with the inputs of the row rule and of the report."""
+"""The interface of eigenproblems, one for each row of the table of methods, and what ``build`` returns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, Self
 
-from numpy.typing import NDArray
+import numpy as np
 from scipy.sparse import csr_array
 
 from .._runtime.threads import Threads
+from .._runtime.typing import Array, Sparse
 from ..bandwidths import NO_BANDWIDTH, Bandwidth
+from ..data.checkpoints import Checkpoint
+from ..data.sources import Source
 from ..landmarks import Anchors
 from ..neighbors.lists import measure_pairs
 from ..trust import Reference
-from .operator import Operator
+from .costs import Case, Cost
+from .expansion import EigenPairs, Expansion
+from .operator import Normalization, Operator, RowRule
+
+if TYPE_CHECKING:
+    from ..distances import Metric, SearchedDistances
+
+
+class Eigenproblem:
+    """How the operator of the anchors is built, and how any point sees it: metric, graph, kernel, normalisation.
+
+    A method names one with its parameters. A new one defines ``build`` and ``cost``; the rest has defaults.
+    """
+
+    @property
+    def given(self) -> bool:
+        """Whether the matrix between the rows is precomputed."""
+        return False
+
+    @property
+    def streams(self) -> bool:
+        """Whether the rows can be read in blocks, if there are landmarks."""
+        return False
+
+    @property
+    def merges_copies(self) -> bool:
+        """Whether equal anchors become one, which has the sum of their measures."""
+        return False
+
+    @property
+    def feature_metric(self) -> Metric | None:
+        """The metric between rows; None: Euclidean, or the matrix is precomputed."""
+        return None
+
+    @property
+    def long_run(self) -> LongRun | None:
+        """Memory limit and checkpoint of an eigenproblem that reads the rows in passes."""
+        return None
+
+    def within(self, memory: float) -> Self:
+        """Return the eigenproblem with this memory limit, if it has one."""
+        return self
+
+    def alone(self, epsilon: float) -> Self:
+        """Return the eigenproblem for a part of the rows: bandwidth ``epsilon`` (NaN: its own), no checkpoint."""
+        return self
+
+    def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
+        """Return the operator over the anchors and the row rule; ``needed``: the last eigenpair that is wanted."""
+        raise AssertionError("an eigenproblem says how it is built")
+
+    def cost(self, case: Case) -> Cost:
+        """Return what ``build`` and the solver will need."""
+        raise AssertionError("an eigenproblem says what it costs")
+
+    def extension_seconds(self, case: Case, edges: str) -> float:
+        """Return the seconds to embed rows that are not anchors."""
+        return case.extension(edges)
+
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+        """Return the warnings about a fit with the eigenvalues ``values``."""
+        return []
+
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion | None:
+        """Return the kernel whose eigenfunctions the coordinates are; None: they are not those of a kernel."""
+        return None
+
+
+@dataclass(frozen=True)
+class LongRun:
+    """Limits of passes over the rows."""
+
+    memory: float  # bytes
+    checkpoint: Checkpoint
+
+
+class Facts(Protocol):
+    """The facts of a fit on which warnings depend; the engine's report has them."""
+
+    @property
+    def n_anchors(self) -> int: ...
+
+    @property
+    def n_components(self) -> int: ...
+
+    @property
+    def edges(self) -> str: ...
+
+    @property
+    def epsilon(self) -> float: ...
+
+    @property
+    def components(self) -> int: ...
+
+    @property
+    def multiplicity(self) -> int: ...
+
+    @property
+    def trace(self) -> float: ...
+
+    @property
+    def negative_mass(self) -> float: ...
+
+    @property
+    def amplification(self) -> float: ...
+
+
+def too_wide(report: Facts, largest: float) -> list[str]:
+    """Return a warning if the largest selected eigenvalue of a Markov operator is below 0.05, else nothing."""
+    if largest >= 0.05:
+        return []
+    return [
+        f"epsilon={report.epsilon:.3g} looks too large: the largest kept eigenvalue is {largest:.2g}, so all rows "
+        "look alike. Try a smaller epsilon or epsilon='auto'."
+    ]
+
+
+def amplification_concerns(report: Facts) -> list[str]:
+    """Return a warning if transform divides by so small an eigenvalue that rounding grows by more than 1e5."""
+    if report.amplification <= 1e5:
+        return []
+    return [
+        f"The smallest kept eigenvalue magnifies rounding by {report.amplification:.1e} in transform. Keep fewer "
+        "components or use t >= 1."
+    ]
 
 
 @dataclass(frozen=True)
 class NeighborLists:
     """The anchors of each row, as CSR index arrays; rows are sorted so that near rows are adjacent."""
 
-    order: NDArray[Any]  # row i of the lists is row order[i] of the data
-    ptr: NDArray[Any]
-    index: NDArray[Any]
+    order: Array  # row i of the lists is row order[i] of the data
+    ptr: Array
+    index: Array
+    distances: SearchedDistances  # to the anchors
 
-    def block(self, rows: slice, points: NDArray[Any], distances: Any) -> csr_array:
+    def block(self, rows: slice, points: Array) -> Sparse:
         """Return squared distances of the rows ``rows`` to their anchors, as the geometry's ``cross`` does."""
         index = self.index[self.ptr[rows.start] : self.ptr[rows.stop]]
         ptr = self.ptr[rows.start : rows.stop + 1] - self.ptr[rows.start]
-        lists = measure_pairs(distances, points, ptr, index, Threads(1))
-        return csr_array((lists.squared, index, ptr), shape=(len(points), len(distances.anchors)))
+        lists = measure_pairs(self.distances, points, ptr, index, Threads(1))
+        result: Sparse = csr_array((lists.squared, index, ptr), shape=(len(points), len(self.distances.anchors)))
+        return result
 
 
-@dataclass(frozen=True)
+class Gathered:
+    """Base of further results of ``build``, which a method keeps."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class BuiltProblem:
-    """An operator over the anchors; ``normalization`` turns its eigenpairs into a basis and a row rule."""
+    """An operator over the anchors and the rule of rows; ``normalization`` turns eigenpairs into a basis."""
 
     anchors: Anchors
     operator: Operator
-    normalization: Any
-    geometry: Any  # distances or kernel values from any point to the anchors
-    kernel: Any
+    normalization: Normalization
+    rule: RowRule
     reference: Reference
-    columns: NDArray[Any] | None  # columns of a precomputed matrix that the row rule reads; None: rows are features
+    columns: Array | None = None  # columns of a precomputed matrix that the row rule reads; None: rows are features
     edges: str  # description of the edges, for the report
     degree: float  # mean number of anchors in a row
     bandwidth: Bandwidth = NO_BANDWIDTH
     notes: tuple[str, ...] = ()  # warnings for the report
     kept: NeighborLists | None = None  # the anchors of each training row, if `build` has stored them
-    gathered: Any = None  # further results: `PassSums` for updates, `Placement` of PHATE
+    gathered: Gathered | None = None
+
+    @property
+    def order(self) -> Array:
+        """The order of the anchors by their training rows."""
+        index = self.anchors.index
+        return np.arange(self.operator.size) if index is None else np.argsort(index)

@@ -30,7 +30,8 @@ def _probes(n: int, measure: Array, features: Array | None) -> Array:
     golden = (np.sqrt(5) - 1) / 2
     if features is None:
         rows = np.arange(1, n + 1)[:, None]
-        return np.sin(rows * golden * np.array([1.0, 2.0, 3.0]) + 0.5)
+        result: Array = np.sin(rows * golden * np.array([1.0, 2.0, 3.0]) + 0.5)
+        return result
     missing = np.isnan(features)
     if missing.any():  # a metric that accepts NaN: replace NaN by the mean of the feature
         present = np.maximum(measure @ ~missing, np.finfo(float).tiny)

@@ -51,7 +51,8 @@ def spectral_entropy(eigenvalues: Any, times: Any, *, trivial: bool = True) -> A
         logs = np.outer(np.asarray(times, dtype=float), np.log(sizes))
     powers = np.exp(logs)  # (times, eigenvalues)
     total = powers.sum(axis=1)
-    return np.log(total) - (powers * np.where(powers > 0, logs, 0.0)).sum(axis=1) / total
+    result: Array = np.log(total) - (powers * np.where(powers > 0, logs, 0.0)).sum(axis=1) / total
+    return result
 
 
 def entropy_time(eigenvalues: Any, *, t_max: int = 100, trivial: bool = True) -> int:
@@ -82,7 +83,8 @@ def _line_errors(x: Array, y: Array) -> Array:
     sums = [np.cumsum(part) for part in (x, y, x * x, x * y, y * y)]
     X, Y, XX, XY, YY = sums
     spread = np.maximum(XX - X * X / count, np.finfo(float).tiny)
-    return np.maximum(YY - Y * Y / count - (XY - X * Y / count) ** 2 / spread, 0.0)
+    result: Array = np.maximum(YY - Y * Y / count - (XY - X * Y / count) ** 2 / spread, 0.0)
+    return result
 
 
 # -- input checks --------------------------------------------------------------------------

@@ -13,19 +13,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Data
 from ..bandwidths import Growth, Percentile
 from ..data.sources import require_in_memory
-from ..distances import Metric
+from ..distances import Given, Metric
 from ..exceptions import OutfoldWarning
 from ..graphs.pair_statistics import DenseStatistics
 from ..methods import parameters
+from ..methods.base import SpectralEstimator, Storable
 from ..operators.spectrum import spectral_dimension
+from ..trust import Trust
 from .canvas import (
     ALERT,
     FAINT,
@@ -35,7 +38,9 @@ from .canvas import (
     PLAIN,
     TRAINING_MARKERS,
     PlottedPoints,
+    Points,
     Scale,
+    Transformer,
     clouds_of,
     coordinates_of,
     frame,
@@ -54,6 +59,8 @@ from .canvas import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from ..selection.tuning import Tuning
+
 _MOST_PAIRED = 2000  # rows in a kernel sum, at most: all their pairs are summed
 
 
@@ -61,11 +68,11 @@ _MOST_PAIRED = 2000  # rows in a kernel sum, at most: all their pairs are summed
 
 
 def embedding(
-    points: Any,
+    points: Points,
     *,
-    colors: Any = None,
-    new: Any = None,
-    new_colors: Any = None,
+    colors: ArrayLike | None = None,
+    new: Data | None = None,
+    new_colors: ArrayLike | None = None,
     coordinates: Sequence[int] | None = None,
     axes: Axes | None = None,
     title: str | None = None,
@@ -93,14 +100,14 @@ def embedding(
 
 
 def pairs(
-    points: Any,
+    points: Points,
     *,
-    colors: Any = None,
-    new: Any = None,
-    new_colors: Any = None,
+    colors: ArrayLike | None = None,
+    new: Data | None = None,
+    new_colors: ArrayLike | None = None,
     coordinates: Sequence[int] | None = None,
     against: int | None = None,
-    axes: Any = None,
+    axes: Array | None = None,
     title: str | None = None,
 ) -> Array:
     """Scatter every pair of coordinates, or one against each of the others; returns an array of axes.
@@ -128,21 +135,27 @@ def pairs(
         shape, places = (1, len(others)), [(0, j, against, other) for j, other in enumerate(others)]
         coordinates = [against, *others]
     scale = Scale.of(clouds_of(points, colors, new, new_colors, coordinates))
-    axes = grid(*shape, size=(2.9, 2.6))[1] if axes is None else np.asarray(axes)
-    if axes.shape != shape:
-        raise ValueError(f"axes has shape {axes.shape}, but these pairs need {shape}.")
+    table = grid(*shape, size=(2.9, 2.6))[1] if axes is None else np.asarray(axes)
+    if table.shape != shape:
+        raise ValueError(f"axes has shape {table.shape}, but these pairs need {shape}.")
     for i, j, across, up in places:
-        scale.draw(axes[i, j], (across, up))
-    for empty in set(np.ndindex(shape)) - {(i, j) for i, j, *_ in places}:
-        axes[empty].set_axis_off()
-    scale.explain(axes[0, 0] if against is None else axes[0, -1], axes.ravel().tolist())
+        scale.draw(table[i, j], (across, up))
+    for at, one in np.ndenumerate(table):
+        if at not in {(i, j) for i, j, *_ in places}:
+            one.set_axis_off()
+    scale.explain(table[0, 0] if against is None else table[0, -1], table.ravel().tolist())
     if title:
-        axes[0, 0].figure.suptitle(title)
-    return axes
+        table[0, 0].figure.suptitle(title)
+    return table
 
 
 def overlay(
-    estimator: Any, new: Any, *, coordinates: Sequence[int] | None = None, axes: Axes | None = None, title: Any = None
+    estimator: SpectralEstimator,
+    new: Data,
+    *,
+    coordinates: Sequence[int] | None = None,
+    axes: Axes | None = None,
+    title: str | None = None,
 ) -> Axes:
     """Draw new samples at the coordinates of ``transform``, over the training samples; crosses are outside the data.
 
@@ -170,8 +183,8 @@ def overlay(
 
 
 def trust_map(
-    estimator: Any,
-    new: Any = None,
+    estimator: SpectralEstimator,
+    new: Data | None = None,
     *,
     plane: bool = False,
     coverage: float = 0.9,
@@ -202,6 +215,7 @@ def trust_map(
     PlottedPoints.of(places, None, (0, 1), "new", "", {})  # raises for coordinates that cannot be drawn
     axes = ready(axes, (0, 1))
     seen.scatter(axes, (0, 1), c=FAINT)
+    assert found is not None
     _draw_trust(axes, places[:, :2], found, coverage)
     frame(axes, (0, 1))
     axes.set(title=title)
@@ -209,11 +223,11 @@ def trust_map(
 
 
 def thumbnails(
-    estimator: Any,
-    images: Any,
+    estimator: Points,
+    images: ArrayLike,
     *,
-    new: Any = None,
-    new_images: Any = None,
+    new: Data | None = None,
+    new_images: ArrayLike | None = None,
     size: float = 0.075,
     axes: Axes | None = None,
     title: str | None = None,
@@ -236,9 +250,9 @@ def thumbnails(
     clouds, pictures = [seen], [pictures_of(images, seen.rows, "images")]
     if (new is None) != (new_images is None):
         raise ValueError("new and new_images belong together: rows to embed, and a picture of each.")
-    if new is not None:
-        places = _embed(estimator, new)[0] if hasattr(estimator, "transform") else new
-        clouds.append(PlottedPoints.of(places, None, (0, 1), "new", "", NEW_MARKERS))
+    if new is not None and new_images is not None:
+        coordinates = _embed(estimator, new)[0] if isinstance(estimator, Transformer) else new
+        clouds.append(PlottedPoints.of(coordinates, None, (0, 1), "new", "", NEW_MARKERS))
         pictures.append(pictures_of(new_images, clouds[1].rows, "new_images"))
     axes = ready(axes, (0, 1))
     for cloud, shade in zip(clouds, (FAINT, ALERT)):
@@ -268,7 +282,11 @@ def thumbnails(
 
 
 def spectrum(
-    eigenvalues: Any, *, t: float | Sequence[float] = 1.0, delta: float = 0.1, axes: Axes | None = None
+    eigenvalues: ArrayLike | SpectralEstimator,
+    *,
+    t: float | Sequence[float] = 1.0,
+    delta: float = 0.1,
+    axes: Axes | None = None,
 ) -> Axes:
     """Draw ``|lambda|^t``, largest first, and the number of those above ``delta |lambda_1|^t``.
 
@@ -313,10 +331,10 @@ def spectrum(
 
 
 def decay(
-    X: Any,
+    X: Data | SpectralEstimator,
     *,
     epsilons: Sequence[Any] = tuple(map(Percentile, (1, 2, 5, 15, 30, 50))),
-    method: Any = None,
+    method: SpectralEstimator | None = None,
     components: int = 20,
     axes: Axes | None = None,
     title: str | None = None,
@@ -337,20 +355,20 @@ def decay(
     """
     from ..methods import DiffusionMaps
 
-    if hasattr(X, "fit"):
+    if isinstance(X, SpectralEstimator):
         method, X = method or X, _training_rows(X)
-    X = check_array(require_in_memory(X), dtype=[np.float64, np.float32])
+    rows: Array = check_array(require_in_memory(X), dtype=[np.float64, np.float32])
     method = DiffusionMaps() if method is None else method
     lacking = {"epsilon", "n_components"} - method.get_params().keys()
     if lacking:
         raise ValueError(f"{type(method).__name__} has no {' and no '.join(sorted(lacking))} to set.")
-    if not 1 <= components < len(X):
-        raise ValueError(f"components={components}: {len(X)} rows have 1 to {len(X) - 1} eigenvalues to draw.")
+    if not 1 <= components < len(rows):
+        raise ValueError(f"components={components}: {len(rows)} rows have 1 to {len(rows) - 1} eigenvalues to draw.")
     if not len(epsilons):
         raise ValueError("epsilons is empty: pass at least one number or rule.")
     axes = ready(axes, (0, 1))
     for epsilon, shade in zip(epsilons, shades_of(len(epsilons))):
-        fitted = _fit_at(method, X, epsilon, components)
+        fitted = _fit_at(method, rows, epsilon, components)
         sizes = np.sort(np.abs(_eigenvalues(fitted)))[::-1]
         label = f"{fitted.epsilon_:.3g}" + (f" (percentile {epsilon.q:g})" if isinstance(epsilon, Percentile) else "")
         look: dict[str, Any] = {"color": shade, "marker": "o", "markersize": 3.5, "linewidth": 1.4}
@@ -361,7 +379,9 @@ def decay(
     return axes
 
 
-def kernel_sum(estimator: Any, X: Any = None, *, axes: Axes | None = None, title: str | None = None) -> Axes:
+def kernel_sum(
+    estimator: Data | SpectralEstimator, X: Data | None = None, *, axes: Axes | None = None, title: str | None = None
+) -> Axes:
     """Draw log sum_ij exp(-d_ij^2 / (2 epsilon)) against log epsilon; its steepest slope is half the dimension.
 
     Parameters
@@ -391,7 +411,7 @@ def kernel_sum(estimator: Any, X: Any = None, *, axes: Axes | None = None, title
     return axes
 
 
-def tuning(result: Any, *, axes: Axes | None = None) -> Axes:
+def tuning(result: Tuning, *, axes: Axes | None = None) -> Axes:
     """Draw held-out error, stability, bias and their total against epsilon, with bands of one standard error.
 
     For alphas other than the chosen one only the total is drawn, in grey.
@@ -439,7 +459,7 @@ def tuning(result: Any, *, axes: Axes | None = None) -> Axes:
 # -- helpers -------------------------------------------------------------------------------
 
 
-def _embed(estimator: Any, new: Any, coverage: float = 0.9) -> tuple[Array, Any]:
+def _embed(estimator: Transformer, new: Data, coverage: float = 0.9) -> tuple[Array, Trust | None]:
     """Return the coordinates of new rows, and their Trust (None if the estimator has no ``trust``)."""
     check_is_fitted(estimator)
     with warnings.catch_warnings():
@@ -448,9 +468,9 @@ def _embed(estimator: Any, new: Any, coverage: float = 0.9) -> tuple[Array, Any]
         return places, estimator.trust(new, coverage=coverage) if hasattr(estimator, "trust") else None
 
 
-def _eigenvalues(values: Any) -> Array:
+def _eigenvalues(values: ArrayLike | SpectralEstimator) -> Array:
     """Return the eigenvalues of a Markov kernel: an array as it is, or those of a fitted estimator."""
-    if not hasattr(values, "fit"):
+    if not isinstance(values, Storable):
         found = np.asarray(values, dtype=float)
         if found.ndim != 1 or not np.isfinite(found).all():
             raise ValueError(f"eigenvalues of shape {found.shape}, or not all finite: pass a row of numbers.")
@@ -467,7 +487,7 @@ def _eigenvalues(values: Any) -> Array:
     return found
 
 
-def _training_rows(estimator: Any) -> Array:
+def _training_rows(estimator: SpectralEstimator) -> Array:
     """Return the training rows of an estimator; raise if it does not hold all of them."""
     check_is_fitted(estimator)
     rows = np.asarray(estimator.landmarks_)
@@ -479,23 +499,25 @@ def _training_rows(estimator: Any) -> Array:
     return rows
 
 
-def _fit_at(method: Any, X: Array, epsilon: Any, components: int) -> Any:
+def _fit_at(method: SpectralEstimator, X: Array, epsilon: object, components: int) -> SpectralEstimator:
     """Return a fit at ``epsilon``; the number of components is halved until the kernel has that many."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutfoldWarning)  # some epsilons are too small or too large: that is the point
         while True:
             try:
-                return clone(method).set_params(epsilon=epsilon, n_components=components).fit(X)
+                fitted: SpectralEstimator = clone(method).set_params(epsilon=epsilon, n_components=components).fit(X)
+                return fitted
             except ValueError:
                 if components == 1:
                     raise
                 components //= 2
 
 
-def _distances(estimator: Any, X: Any) -> tuple[DenseStatistics, float]:
+def _distances(estimator: Data | SpectralEstimator, X: Data | None) -> tuple[DenseStatistics, float]:
     """Return the distances between at most 2000 rows, and the estimator's epsilon (NaN if there is no estimator)."""
-    metric, epsilon = Metric(), np.nan
-    if not hasattr(estimator, "fit"):
+    metric: Metric | None = Metric()
+    epsilon = np.nan
+    if not isinstance(estimator, Storable):
         X = estimator if X is None else X
     else:
         check_is_fitted(estimator)
@@ -514,22 +536,25 @@ def _distances(estimator: Any, X: Any) -> tuple[DenseStatistics, float]:
     if len(rows) > _MOST_PAIRED:
         some = sample(len(rows), _MOST_PAIRED)
         rows = rows[some] if metric else rows[np.ix_(some, some)]
-    squared = rows**2 if metric is None else metric.fit(rows).gram(Threads())
-    return DenseStatistics(None, squared, np.ones(len(rows))), epsilon
+    if metric is None:
+        given = Given(np.arange(len(rows)))
+        return DenseStatistics(distances=given, squared=given.cross(rows), measure=np.ones(len(rows))), epsilon
+    distances = metric.fit(rows)
+    return DenseStatistics(distances=distances, squared=distances.gram(Threads()), measure=np.ones(len(rows))), epsilon
 
 
-def _draw_trust(axes: Any, places: Array, found: Any, coverage: float) -> None:
+def _draw_trust(axes: Axes, places: Array, found: Trust, coverage: float) -> None:
     """Draw points in the colour of their trust (with a colour bar), and points outside the data as crosses."""
     values, name, shades, off = _trust_rows(found, coverage)
     if not off.all():
-        drawn = axes.scatter(*places[~off].T, c=values[~off], cmap=shades, **NEW_MARKERS)
+        drawn = axes.scatter(places[~off, 0], places[~off, 1], c=values[~off], cmap=shades, **NEW_MARKERS)
         axes.figure.colorbar(drawn, ax=axes, label=name)
     if off.any():
         axes.scatter(*places[off].T, **OUTSIDE_MARKERS, label=f"outside the data: {off.sum()}")
         axes.legend(loc="best", fontsize="small")
 
 
-def _trust_rows(found: Any, coverage: float) -> tuple[Array, str, str, Array]:
+def _trust_rows(found: Trust, coverage: float) -> tuple[Array, str, str, Array]:
     """Return values to draw of a Trust, their name, a colour map (light is good), and which rows are outside."""
     if found.error is None:
         return found.support, "support: log mass relative to a typical row", "viridis", found.flag
@@ -537,7 +562,9 @@ def _trust_rows(found: Any, coverage: float) -> tuple[Array, str, str, Array]:
     return found.error, f"radius of the {100 * coverage:g} % band", "viridis_r", off
 
 
-def _trust_of_plane(estimator: Any, new: Any, coverage: float, axes: Any, title: str | None) -> Any:
+def _trust_of_plane(
+    estimator: SpectralEstimator, new: Data | None, coverage: float, axes: Axes | None, title: str | None
+) -> Axes:
     """Draw trust over the plane of the two features, and return the axes."""
     X = np.asarray(estimator.landmarks_)
     if X.ndim != 2 or X.shape[1] != 2:
@@ -555,7 +582,7 @@ def _trust_of_plane(estimator: Any, new: Any, coverage: float, axes: Any, title:
     field = np.where(off, np.nan, values).reshape(across.shape)
     drawn = axes.pcolormesh(across, up, field, cmap=shades, shading="nearest", rasterized=True)
     axes.figure.colorbar(drawn, ax=axes, label=name)
-    axes.scatter(*X.T, s=3, c=INK, alpha=0.5, linewidths=0)
+    axes.scatter(X[:, 0], X[:, 1], s=3, c=INK, alpha=0.5, linewidths=0)
     if new is not None:
         flag = estimator.trust(new).flag
         axes.scatter(*rows[len(X) :][~flag].T, **{**NEW_MARKERS, "c": ALERT}, label=f"new: {(~flag).sum()}")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Data
 from ..data.sources import require_in_memory
 
 if TYPE_CHECKING:
@@ -25,6 +27,16 @@ ALERT = "#cc3311"
 _MOST_GROUPS = 20  # numbers with more distinct values than this are a scale, not groups
 _FEW = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#555555")  # safe for the colour-blind
 _MORE = ("#cc6677", "#332288", "#ddcc77", "#117733", "#88ccee", "#882255", "#44aa99", "#999933", "#aa4499", "#555555")
+
+
+@runtime_checkable
+class Transformer(Protocol):
+    """A fitted estimator, of Outfold or of scikit-learn."""
+
+    def transform(self, X: Data) -> Array: ...
+
+
+Points: TypeAlias = Data | Transformer  # coordinates, or an estimator that holds those of its training rows
 
 
 # -- figures -------------------------------------------------------------------------------
@@ -73,7 +85,7 @@ def grid(
     return figure, axes
 
 
-def ready(axes: Any, coordinates: Sequence[int]) -> Any:
+def ready(axes: Axes | None, coordinates: Sequence[int]) -> Axes:
     """Return ``axes`` if they have as many dimensions as there are coordinates; new axes if ``axes`` is None."""
     space = len(coordinates) == 3
     if axes is None:
@@ -86,13 +98,13 @@ def ready(axes: Any, coordinates: Sequence[int]) -> Any:
     return axes
 
 
-def frame(axes: Any, coordinates: Sequence[int]) -> None:
+def frame(axes: Axes, coordinates: Sequence[int]) -> None:
     names = ("xlabel", "ylabel", "zlabel")[: len(coordinates)]
     axes.set(**{name: f"coordinate {number + 1}" for name, number in zip(names, coordinates)})
     axes.set_aspect("equal", adjustable="datalim")  # distances in an embedding have a meaning
 
 
-def coordinates_of(coordinates: Sequence[int] | None, axes: Any) -> Sequence[int]:
+def coordinates_of(coordinates: Sequence[int] | None, axes: Axes | None) -> Sequence[int]:
     if coordinates is None:
         return range(3 if hasattr(axes, "get_zlim") else 2)
     if len(coordinates) not in (2, 3):
@@ -114,16 +126,17 @@ OUTSIDE_MARKERS: dict[str, Any] = {
 }
 
 
-def places_of(points: Any, name: str) -> Array:
+def places_of(points: Points, name: str) -> Array:
     """Return finite coordinates (n, d): the array ``points``, or ``embedding_`` of a fitted estimator."""
     if hasattr(points, "fit"):
         check_is_fitted(points)
-        if not hasattr(points, "embedding_"):
+        embedding = getattr(points, "embedding_", None)
+        if embedding is None:
             raise ValueError(
                 f"{type(points).__name__} keeps no embedding_ of its training rows; pass coordinates, such as "
                 "estimator.transform(X), instead of the estimator."
             )
-        points = points.embedding_
+        points = embedding
     place = np.asarray(require_in_memory(points), dtype=float)
     if place.ndim != 2 or not len(place):
         raise ValueError(f"{name} has shape {place.shape}, but a picture needs (n, at least 2) coordinates.")
@@ -143,11 +156,17 @@ class PlottedPoints:
     place: Array  # (n, d)
     value: Array | None  # (n,)
     style: dict[str, Any]
-    drawn: Any  # the rows to draw: all, or a random sample of `MOST_POINTS`
+    drawn: slice | Array  # the rows to draw: all, or a random sample of `MOST_POINTS`
 
     @classmethod
     def of(
-        cls, points: Any, colors: Any, coordinates: Sequence[int], name: str, color_name: str, style: dict[str, Any]
+        cls,
+        points: Points,
+        colors: ArrayLike | None,
+        coordinates: Sequence[int],
+        name: str,
+        color_name: str,
+        style: dict[str, Any],
     ) -> PlottedPoints:
         place = places_of(points, name)
         if place.shape[1] <= max(coordinates) or min(coordinates) < 0:
@@ -171,17 +190,17 @@ class PlottedPoints:
     def rows(self) -> int:
         return len(self.place)
 
-    def scatter(self, axes: Any, coordinates: Sequence[int], **look: Any) -> Any:
+    def scatter(self, axes: Axes, coordinates: Sequence[int], **look: Any) -> None:
         style = {**self.style, "rasterized": self.rows > 5000}
         if self.style is TRAINING_MARKERS:  # the more points, the smaller the markers
             style["s"] *= min(1.0, max(0.15, (2000 / self.rows) ** 0.5))
         if len(coordinates) == 3:
             style["depthshade"] = False
         if self.rows > MOST_POINTS:
-            text = axes.text2D if len(coordinates) == 3 else axes.text
+            write = getattr(axes, "text2D", axes.text)  # axes in space write on their plane
             told = f"{MOST_POINTS} of {self.rows} points drawn"
-            text(0.01, 0.01, told, transform=axes.transAxes, fontsize="x-small", color=INK)
-        return axes.scatter(*self.place[self.drawn][:, list(coordinates)].T, **{**style, **look})
+            write(0.01, 0.01, told, transform=axes.transAxes, fontsize="x-small", color=INK)
+        axes.scatter(*self.place[self.drawn][:, list(coordinates)].T, **{**style, **look})
 
 
 @dataclass(frozen=True)
@@ -198,7 +217,7 @@ class Scale:
         values = np.concatenate(given) if given else None
         return cls(clouds, values, np.unique(values) if values is not None and _are_groups(values) else None)
 
-    def draw(self, axes: Any, coordinates: Sequence[int]) -> Any:
+    def draw(self, axes: Axes, coordinates: Sequence[int]) -> Axes:
         for cloud in self.clouds:
             cloud.scatter(axes, coordinates, **self._look(cloud))
         frame(axes, coordinates)
@@ -212,7 +231,7 @@ class Scale:
             return {"c": _palette(len(self.groups))[np.searchsorted(self.groups, value)]}
         return {"c": value, "cmap": "viridis", "vmin": self.values.min(), "vmax": self.values.max()}
 
-    def explain(self, axes: Any, beside: Any = None) -> None:
+    def explain(self, axes: Axes, beside: Sequence[Axes] | None = None) -> None:
         """Draw the legend: the groups, or a colour bar (next to all axes in ``beside``), and the mark of new points."""
         line = part("lines").Line2D
         keys = []
@@ -222,7 +241,8 @@ class Scale:
         elif self.values is not None:
             coloured = [drawn for drawn in axes.collections if drawn.get_array() is not None]
             bar = axes.figure.colorbar(coloured[-1], ax=axes if beside is None else beside)
-            bar.solids.set_alpha(1)  # the bar would inherit the transparency of the points
+            if bar.solids is not None:
+                bar.solids.set_alpha(1)  # the bar would inherit the transparency of the points
         outlined = len(self.clouds) > 1
         if outlined:
             look: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": INK}
@@ -234,7 +254,9 @@ class Scale:
             axes.legend(handles=keys, loc="best")
 
 
-def clouds_of(points: Any, colors: Any, new: Any, new_colors: Any, coordinates: Sequence[int]) -> list[PlottedPoints]:
+def clouds_of(
+    points: Points, colors: ArrayLike | None, new: Data | None, new_colors: ArrayLike | None, coordinates: Sequence[int]
+) -> list[PlottedPoints]:
     clouds = [PlottedPoints.of(points, colors, coordinates, "points", "colors", TRAINING_MARKERS)]
     if new is not None:
         clouds.append(PlottedPoints.of(new, new_colors, coordinates, "new", "new_colors", NEW_MARKERS))
@@ -244,7 +266,7 @@ def clouds_of(points: Any, colors: Any, new: Any, new_colors: Any, coordinates: 
 # -- small pictures ------------------------------------------------------------------------
 
 
-def pictures_of(images: Any, rows: int, name: str) -> Array:
+def pictures_of(images: ArrayLike, rows: int, name: str) -> Array:
     stack = np.asarray(images, dtype=float)
     if len(stack) != rows or not (stack.ndim == 3 or (stack.ndim == 4 and stack.shape[3] in (3, 4))):
         raise ValueError(
@@ -270,7 +292,7 @@ def spread_apart(places: Array, taken: Array, least: float) -> list[int]:
         nearest = np.minimum(nearest, np.abs(places - places[row]).max(axis=1))
 
 
-def hang(axes: Any, image: Array, place: Array, side: float, shade: str, limits: tuple[float, float]) -> None:
+def hang(axes: Axes, image: Array, place: Array, side: float, shade: str, limits: tuple[float, float]) -> None:
     """Draw ``image`` with a frame at ``place``; its longer side has ``side`` pixels."""
     boxes, colors = part("offsetbox"), part("colors")
     zoom = side / (max(image.shape[:2]) * axes.figure.dpi / 72)
@@ -305,7 +327,7 @@ def sample(rows: int, count: int) -> Array:
     return np.sort(np.random.default_rng(0).choice(rows, count, replace=False))
 
 
-def part(name: str) -> Any:
+def part(name: str) -> ModuleType:
     """Return the module ``matplotlib.<name>``; the ImportError says how to install it."""
     try:
         return import_module(f"matplotlib.{name}")

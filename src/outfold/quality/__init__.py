@@ -5,26 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
 from .._runtime.memory import check_fits
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Data, Weights
 from ..data.sources import InMemory, Source, check_rows, open_parts
 from ..data.weights import weights_on
 from ..extensions.alignment import Alignment
 from ..extensions.least_squares import joint_degrees
 from ..graphs.fitted import DenseGraph
 from ..methods import parameters
+from ..methods.base import SpectralEstimator
+from ..operators.expansion import Expansion, SmallEndKernel
+from ..operators.markov import DiffusionKernel
 from .alignment_errors import aligned_error, aligned_mse, subspace_angles
 from .induction import Induction, induction_versus_perturbation
-from .kernel_expansion import Diffusion, Expansion, Small, expansion
+from .kernel_expansion import expansion
 from .neighbor_ranks import Score, continuity, distance_correlation, trustworthiness
-from .tables import read_table, take_rows
+from .tables import read_table, sample_rows, take_rows
 
 FULL_SPECTRUM_UP_TO = 5000  # anchors: up to this many, all eigenpairs are computed
 
@@ -33,12 +36,12 @@ FULL_SPECTRUM_UP_TO = 5000  # anchors: up to this many, all eigenpairs are compu
 
 
 def kernel_loss(
-    estimator: Any,
-    X: Any = None,
+    estimator: SpectralEstimator,
+    X: Data | None = None,
     *,
-    ranks: Any = None,
+    ranks: ArrayLike | None = None,
     against: str = "rows",
-    sample_weight: Any = None,
+    sample_weight: Weights = None,
     rows: int | None = 2000,
     random_state: int = 0,
 ) -> Array:
@@ -81,54 +84,46 @@ def kernel_loss(
     """
     found = expansion(estimator)
     parameters.one_of("against", against, ("rows", "anchors"))
-    if X is None:
-        _check_anchors_will_do(estimator, found, sample_weight)
-    chosen, source = _ranks(ranks, len(found.values)), _source(estimator, found, X)
-    weight = weights_on("sample_weight", source, found.measure if X is None else sample_weight)
-    some = _some(source, rows, random_state)
-    points, weight = take_rows(source, some), weight[some]
-    values, functions = found.pairs(points, _embed(estimator.model_, estimator._runner(), points))
-    columns, others, their_weight = points, functions, weight
-    if against == "anchors" or X is None:
-        columns, their_weight = found.anchors, found.measure
-        others = found.pairs(columns, _embed(estimator.model_, estimator._runner(), columns))[1]
-    look = found.to_anchors if columns is found.anchors else partial(found.table, Y=columns)
-    losses = np.zeros(len(found.values) + 1)
-    for at in row_blocks(len(points), 1 + len(columns) // 4):
-        left = look(points[at])
-        losses += _squares(left, values, functions[at], others, weight[at], their_weight, bool(found.trivial))
-    return losses[chosen] / (weight.sum() * their_weight.sum())
-
-
-def _check_anchors_will_do(estimator: Any, found: Expansion, sample_weight: Any) -> None:
-    if not found.solved_on_anchors:
+    if X is None and not found.solved_on_anchors:
         raise ValueError(f"{type(estimator).__name__} solves for all rows and keeps the landmarks only: pass X.")
-    if sample_weight is not None:
+    if X is None and sample_weight is not None:
         raise ValueError("sample_weight belongs to the rows of X; without X those of the fit are used.")
-
-
-def _ranks(ranks: Any, count: int) -> Array:
-    """Return the ranks to evaluate, checked: how many coordinates each loss uses."""
+    count = len(found.values)
     chosen = np.arange(1, count + 1) if ranks is None else np.atleast_1d(np.asarray(ranks))
     if chosen.ndim != 1 or not len(chosen) or chosen.min() < 0 or chosen.max() > count or chosen.dtype.kind not in "iu":
         raise ValueError(f"ranks={ranks!r} must be whole numbers from 0 to {count}, the number of coordinates.")
-    return chosen
+    source, runner = _source(estimator, found, X), estimator._runner()
+    weight = weights_on("sample_weight", source, found.measure if X is None else sample_weight)
+    some = _some(source, rows, random_state)
+    points, weight = take_rows(source, some), weight[some]
+    values, functions = found.pairs(points, estimator.model_.embed(points, runner))
+    columns, others, their_weight = points, functions, weight
+    if against == "anchors" or X is None:
+        columns, their_weight = found.anchors, found.measure
+        others = found.pairs(columns, estimator.model_.embed(columns, runner))[1]
+    look = found.to_anchors if columns is found.anchors else partial(found.table, Y=columns)
+    losses = np.zeros(count + 1)
+    for at in row_blocks(len(points), 1 + len(columns) // 4):
+        left = look(points[at])
+        losses += _squares(left, values, functions[at], others, weight[at], their_weight, bool(found.trivial))
+    return np.asarray(losses[chosen] / (weight.sum() * their_weight.sum()))
 
 
 def _squares(
     left: Array, values: Array, own: Array, others: Array, weight: Array, their_weight: Array, trivial: bool
 ) -> Array:
-    """Return the weighted sum of squares that remains of a table after 0, 1, ... coordinates are subtracted."""
-    out = []
-    for r in range(len(values) + (not trivial)):
-        if r or trivial:
-            at = r if trivial else r - 1
-            left -= np.multiply.outer(values[at] * own[:, at], others[:, at])
+    """Return the weighted sum of squares that remains of a table after 0, 1, ... coordinates are subtracted.
+
+    ``trivial``: the first pair is the constant, which is always subtracted.
+    """
+    out = [] if trivial else [weight @ (left * left) @ their_weight]
+    for at, value in enumerate(values):
+        left -= np.multiply.outer(value * own[:, at], others[:, at])
         out.append(weight @ (left * left) @ their_weight)
     return np.array(out)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reconstruction:
     """Distances of the kernel between rows from its reconstruction by extended eigenvectors: Frobenius norms."""
 
@@ -151,10 +146,10 @@ class Reconstruction:
 
 
 def reconstruction_error(
-    estimator: Any,
-    X: Any,
+    estimator: SpectralEstimator,
+    X: Data,
     *,
-    embedding: Any = None,
+    embedding: Data | None = None,
     rank: int | None = None,
     degrees: str = "anchors",
     squared: bool = False,
@@ -200,7 +195,7 @@ def reconstruction_error(
     """
     found = expansion(estimator)
     parameters.one_of("degrees", degrees, ("anchors", "joint"))
-    if isinstance(found, Small):
+    if isinstance(found, SmallEndKernel):
         raise ValueError("The small end of a Laplacian or residual has no kernel to give back: see kernel_loss.")
     rank = len(found.values) if rank is None else parameters.count("rank", rank, low=0)
     if rank > len(found.values):
@@ -209,37 +204,26 @@ def reconstruction_error(
     some = _some(source, rows, random_state)
     scale = _joint_scale(found, source, len(some))[some] if degrees == "joint" else np.ones(len(some))
     points = take_rows(source, some)
-    own = (
-        _embed(estimator.model_, estimator._runner(), points)
-        if embedding is None
-        else _given_places(embedding, len(source), found, some)
-    )
-    model = getattr(estimator.model_, "spectral", estimator.model_)
-    factors = _expansions(found, points, rank, own, model.embed(points, estimator._runner()))
-    sums = _remaining_squares(found, points, factors, scale) * (len(source) / len(points)) ** 2
-    error, nystrom, every, norm = (sums if squared else np.sqrt(sums)).tolist()
-    return Reconstruction(error, nystrom, every, norm, rank, len(points), squared)
-
-
-def _expansions(found: Expansion, points: Array, rank: int, *embeddings: Array) -> list[tuple[Array, Array]]:
-    """Return eigenvalues and functions at the points: per embedding up to ``rank``; all pairs if anchors are few."""
+    model, runner = estimator.model_, estimator._runner()
+    if embedding is None:
+        own = model.embed(points, runner)
+    else:
+        table, shape = read_table("embedding", embedding), (len(source), len(found.values))
+        if table.shape != shape:
+            raise ValueError(
+                f"embedding has shape {table.shape}; of these rows in the estimator's coordinates it would be {shape}."
+            )
+        own = table.draw(some)
+    pairs = [found.pairs(points, places) for places in (own, getattr(model, "spectral", model).embed(points, runner))]
     kept = rank + bool(found.trivial)
-    factors = [found.pairs(points, places) for places in embeddings]
-    factors = [(values[:kept], functions[:, :kept]) for values, functions in factors]
+    factors = [(values[:kept], functions[:, :kept]) for values, functions in pairs]
     if found.solved_on_anchors and len(found.anchors) <= FULL_SPECTRUM_UP_TO:
         factors.append(_all_pairs(found, points))
-    return factors
-
-
-def _given_places(embedding: Any, count: int, found: Expansion, some: Array) -> Array:
-    """Return the given embedding of the rows ``some``, after a check of its shape."""
-    embedding = read_table("embedding", embedding)
-    if embedding.shape != (count, len(found.values)):
-        raise ValueError(
-            f"embedding has shape {embedding.shape}; of these rows in the estimator's coordinates it would be "
-            f"{(count, len(found.values))}."
-        )
-    return embedding.draw(some)
+    sums = _remaining_squares(found, points, factors, scale) * (len(source) / len(points)) ** 2
+    error, nystrom, every, norm = (sums if squared else np.sqrt(sums)).tolist()
+    return Reconstruction(
+        error=error, nystrom=nystrom, every=every, norm=norm, rank=rank, rows=len(points), squared=squared
+    )
 
 
 def _remaining_squares(found: Expansion, points: Array, factors: list[tuple[Array, Array]], scale: Array) -> Array:
@@ -270,18 +254,25 @@ def _joint_scale(found: Expansion, source: Source, looked_at: int) -> Array:
             f"degrees='joint' needs the kernel between all {len(source)} rows, of which {looked_at} would be brought "
             "here. Take degrees='anchors', or pass the rows that count as an array."
         )
-    geometry = found.symmetric.geometry if isinstance(found, Diffusion) else None
-    if not (isinstance(geometry, DenseGraph) and geometry.sigma is None) or not isinstance(found, Diffusion):
+    geometry = found.symmetric.geometry if isinstance(found, DiffusionKernel) else None
+    if not (isinstance(geometry, DenseGraph) and geometry.sigma is None) or not isinstance(found, DiffusionKernel):
         raise ValueError(
             "degrees='joint' is for diffusion maps and Laplacian eigenmaps over all pairs (n_neighbors=None): other "
             "rules of edges change when rows join the anchors. Take degrees='anchors'."
         )
     points = take_rows(source, np.arange(len(source)))
     joint = joint_degrees(found.symmetric, points, Threads())[1]
-    return np.exp(found.symmetric.log_scaling(points)) / joint
+    return np.asarray(np.exp(found.symmetric.log_scaling(points)) / joint)
 
 
-def diffusion_distance(estimator: Any, X: Any, Y: Any = None, *, pairs: Any = None, exact: bool = False) -> Array:
+def diffusion_distance(
+    estimator: SpectralEstimator,
+    X: Data,
+    Y: Data | None = None,
+    *,
+    pairs: ArrayLike | None = None,
+    exact: bool = False,
+) -> Array:
     """Return diffusion distances between rows: how differently they diffuse.
 
     ``sqrt(sum_k (p_t(x, k) - p_t(y, k))^2 / pi_k) = |Psi(x) - Psi(y)|`` in all diffusion coordinates.
@@ -325,27 +316,21 @@ def diffusion_distance(estimator: Any, X: Any, Y: Any = None, *, pairs: Any = No
         return _all_distances(estimator, found, X, Y, exact)
     first = _source(estimator, found, X)
     second = first if Y is None else _source(estimator, found, Y)
-    pairs = _row_numbers(pairs, first, second)
+    numbers = np.asarray(pairs)
+    if numbers.ndim != 2 or numbers.shape[1] != 2 or numbers.dtype.kind not in "iu":
+        raise ValueError(f"pairs must be whole numbers in two columns; got {numbers.dtype} of shape {numbers.shape}.")
+    for column, rows in zip(numbers.T, (first, second)):
+        if len(column) and not -len(rows) <= column.min() <= column.max() < len(rows):
+            raise IndexError(f"pairs reach from row {column.min()} to {column.max()}, of {len(rows)} rows.")
     place = _placing(estimator, found, exact)
-    out = np.empty(len(pairs))
-    for block in row_blocks(len(pairs), len(found.anchors) if exact else 64):
-        ends = [place(take_rows(rows, pairs[block, side])) for side, rows in enumerate((first, second))]
+    out = np.empty(len(numbers))
+    for block in row_blocks(len(numbers), len(found.anchors) if exact else 64):
+        ends = [place(take_rows(rows, numbers[block, side])) for side, rows in enumerate((first, second))]
         out[block] = np.linalg.norm(ends[0] - ends[1], axis=1)
     return out
 
 
-def _row_numbers(pairs: Any, first: Source, second: Source) -> Array:
-    """Return the pairs of row numbers as an array of shape (count, 2), checked."""
-    pairs = np.asarray(pairs)
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
-        raise ValueError(f"pairs must be whole numbers in two columns; got {pairs.dtype} of shape {pairs.shape}.")
-    for column, rows in zip(pairs.T, (first, second)):
-        if len(column) and not -len(rows) <= column.min() <= column.max() < len(rows):
-            raise IndexError(f"pairs reach from row {column.min()} to {column.max()}, of {len(rows)} rows.")
-    return pairs
-
-
-def _all_distances(estimator: Any, found: Expansion, X: Any, Y: Any, exact: bool) -> Any:
+def _all_distances(estimator: SpectralEstimator, found: Expansion, X: Data, Y: Data | None, exact: bool) -> Array:
     """Return the table of distances between all rows; a lazy one if X is a Dask collection."""
     second = _source(estimator, found, X if Y is None else Y)
     if second.in_parts:
@@ -354,17 +339,16 @@ def _all_distances(estimator: Any, found: Expansion, X: Any, Y: Any, exact: bool
             "those that are wanted, or Dask's rows as X and an array as Y."
         )
     place = _placing(estimator, found, exact)
-    there = estimator._collection(X)
-    if there is not None:
-        names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-        estimator._check_features(X.shape[1] if names is None else len(names), names, "the Dask DataFrame")
+    if (there := estimator._collection(X)) is not None:
+        _source(estimator, found, X)  # raises for other features than those of the fit
         ends = place(second.array())
-        return there.map(DistancesTo(place, ends, len(found.anchors) if exact else 64), X, len(ends))
+        table: Array = there.map(DistancesTo(place, ends, len(found.anchors) if exact else 64), X, len(ends))
+        return table
     first = second if Y is None else _source(estimator, found, X)
     needed, told = 8.0 * len(first) * len(second), f"{len(first)} x {len(second)} distances need"
     check_fits(needed, told, "Pass pairs= or fewer rows.")
     here = place(first.array())
-    return cdist(here, here if Y is None else place(second.array()))
+    return np.asarray(cdist(here, here if Y is None else place(second.array())))
 
 
 @dataclass(frozen=True)
@@ -381,14 +365,11 @@ class DistancesTo:
         return np.concatenate([cdist(self.place(rows[block]), self.ends) for block in blocks])
 
 
-def _placing(estimator: Any, found: Expansion, exact: bool) -> Callable[[Array], Array]:
-    """Return a function from rows to points whose Euclidean distances are diffusion distances."""
-    return _exactly(found) if exact else partial(_embed, estimator.model_, Threads(estimator.n_jobs))
-
-
-def _exactly(found: Expansion) -> Any:
-    """Return the function x -> p_t(x, .) / sqrt(pi)."""
-    if not isinstance(found, Diffusion) or found.power < 1 or found.power != int(found.power):
+def _placing(estimator: SpectralEstimator, found: Expansion, exact: bool) -> Callable[[Array], Array]:
+    """Return a function from rows to points whose distances are diffusion distances; exact: p_t(x, .) / sqrt(pi)."""
+    if not exact:
+        return partial(estimator.model_.embed, runner=Threads(estimator.n_jobs))
+    if not isinstance(found, DiffusionKernel) or found.power < 1 or found.power != int(found.power):
         raise ValueError("exact=True is for DiffusionMaps with a whole t >= 1: it takes powers of P.")
     count, instead = len(found.anchors), "Leave exact=False: the coordinates come close once lambda^t is small."
     check_fits(32.0 * count**2, f"Powers of P between {count} anchors need", instead)
@@ -404,27 +385,20 @@ def _exactly(found: Expansion) -> Any:
 # -- rows ------------------------------------------------------------------------------------
 
 
-def _source(estimator: Any, found: Expansion, X: Any) -> Source:
+def _source(estimator: SpectralEstimator, found: Expansion, X: Data | None) -> Source:
     """Return the checked rows of X, in memory or in partitions; the anchors if X is None."""
     if (parts := open_parts(X)) is not None:
         estimator._check_features(parts.shape[1], parts.names, "the Dask DataFrame")
         return parts
-    return InMemory(
-        found.anchors if X is None else np.ascontiguousarray(estimator._validate(X, reset=False), dtype=float)
-    )
+    rows = found.anchors if X is None else estimator._validate(X, reset=False)
+    return InMemory(np.ascontiguousarray(rows, dtype=float))
 
 
 def _some(source: Source, rows: int | None, random_state: int) -> Array:
-    """Return the numbers of the rows to use: all, or a random sample of ``rows``, in order."""
-    count = len(source) if rows is None else min(len(source), parameters.count("rows", rows))
-    source.check_draw(count)
-    if count == len(source):
-        return np.arange(count)
-    return np.sort(np.random.default_rng(random_state).choice(len(source), count, replace=False))
-
-
-def _embed(model: Any, runner: Threads, points: Array) -> Array:
-    return np.asarray(model.embed(points, runner), dtype=float)
+    """Return the numbers of the rows to use, which can be copied into memory."""
+    some = sample_rows(len(source), rows, np.random.default_rng(random_state))
+    source.check_draw(len(some))
+    return some
 
 
 __all__ = [

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import qr
 from scipy.linalg import subspace_angles as angles_between
 
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Data, Weights
 from ..data.sources import put_beside, require_in_memory
 from ..data.weights import weights_on
 from ..extensions.alignment import Alignment, RowMoments, find_moments, mark_rows, pair_embeddings
 from .tables import read_table
 
 
-def aligned_error(moving: Any, fixed: Any, *, rescale: bool = True) -> float:
+def aligned_error(moving: Data, fixed: Data, *, rescale: bool = True) -> float:
     """Return the root mean squared distance after alignment, relative to that of ``fixed`` from its mean: 0 is best.
 
     ``sqrt(sum_i |A(m_i) - f_i|^2 / sum_i |f_i - mean f|^2)``, A the best rigid motion, with a scale if ``rescale``.
@@ -44,7 +44,9 @@ def aligned_error(moving: Any, fixed: Any, *, rescale: bool = True) -> float:
     return float(np.sqrt(squares / (mass * np.trace(moments.scatter[count:, count:]))))
 
 
-def aligned_mse(moving: Any, fixed: Any, *, fit_rows: Any, weights: Any = None, centre: bool = False) -> float:
+def aligned_mse(
+    moving: Data, fixed: Data, *, fit_rows: ArrayLike, weights: Weights = None, centre: bool = False
+) -> float:
     """Return the mean squared distance of two embeddings on held-out rows, after a rotation fitted on ``fit_rows``.
 
     With S = M' F over ``fit_rows`` and S = U L V', R = U V': the mean of ``|F(x) - M(x) R|^2`` over the other
@@ -93,7 +95,7 @@ class ResidualSquares:
         return np.array([weight @ squares, weight.sum()])
 
 
-def _row_numbers(fit_rows: Any, count: int) -> Array:
+def _row_numbers(fit_rows: ArrayLike, count: int) -> Array:
     """Return the rows of a mask or of a list of numbers, in order: some of ``count``, but not all."""
     refusal = ValueError("fit_rows must be here: the row numbers of the landmarks, or a mask as a NumPy array.")
     given = np.asarray(require_in_memory(fit_rows, refusal))
@@ -111,7 +113,7 @@ def _row_numbers(fit_rows: Any, count: int) -> Array:
 # -- spaces of functions -----------------------------------------------------------------------
 
 
-def subspace_angles(A: Any, B: Any, *, weights: Any = None) -> Array:
+def subspace_angles(A: Data, B: Data, *, weights: Weights = None) -> Array:
     """Return the principal angles between the column spaces of two embeddings, largest first, in radians.
 
     arccos of the singular values of Q_A' Q_B, with Q orthonormal bases in the weights (small angles by their sine).
@@ -150,9 +152,11 @@ def subspace_angles(A: Any, B: Any, *, weights: Any = None) -> Array:
 
 def find_factor(points: Array, measure: Array, start: int) -> Array:
     """Return R of diag(sqrt(w)) X = Q R: small angles are lost in X' X, but not in R."""
-    return qr(np.sqrt(measure)[:, None] * points, mode="r")[0][: points.shape[1]]
+    factor: Array = qr(np.sqrt(measure)[:, None] * points, mode="r")[0][: points.shape[1]]
+    return factor
 
 
 def join_factors(first: Array, second: Array) -> Array:
     """Return R of two factors on top of each other."""
-    return qr(np.vstack([first, second]), mode="r")[0][: first.shape[1]]
+    factor: Array = qr(np.vstack([first, second]), mode="r")[0][: first.shape[1]]
+    return factor

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from scipy.stats import t as student
 from sklearn.base import clone
 
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Data
 from ..data.sources import require_in_memory
 from ..extensions.alignment import Alignment
 from ..methods import parameters
@@ -20,7 +20,15 @@ MATCHES = ("signs", "rigid", "none")
 LEAST_FIXED = 10  # fewest rows of F
 
 
-@dataclass(frozen=True)
+class FittableMap(Protocol):
+    """An estimator of Outfold, or any other with ``fit`` and ``transform``."""
+
+    def fit(self, X: Array) -> object: ...
+
+    def transform(self, X: Array) -> Array: ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Induction:
     """Perturbation by exchanged data, minus the error of predicting left-out rows; one entry per exchanged share."""
 
@@ -60,8 +68,8 @@ class Induction:
 
 
 def induction_versus_perturbation(
-    estimator: Any,
-    X: Any,
+    estimator: FittableMap,
+    X: Data,
     *,
     exchanged: Sequence[float] = (0.01, 0.02, 0.05, 0.1),
     repeats: int = 1,
@@ -103,48 +111,48 @@ def induction_versus_perturbation(
     >>> bool((found.delta > 0).all()), found.fits
     (True, 24)
     """
-    shares, X = _check_splits(X, exchanged)
+    shares, table = _check_splits(X, exchanged)
     repeats = parameters.count("repeats", repeats)
     parameters.one_of("match", match, MATCHES)
-    most = len(X) if left_out is None else parameters.count("left_out", left_out)
-    trial = Trial(estimator, X, match)
+    most = len(table) if left_out is None else parameters.count("left_out", left_out)
+    trial = Trial(estimator, table, match)
     rng = np.random.default_rng(random_state)
     found: list[list[tuple[Array, Array]]] = []
     with Threads(None, verbose).bar("splits", len(shares) * repeats) as bar:
         for share in shares:
-            size = max(1, round(share * len(X)))
+            size = max(1, round(share * len(table)))
             found.append([])
             for _ in range(repeats):
-                order = rng.permutation(len(X))
+                order = rng.permutation(len(table))
                 found[-1].append(trial.run(order[2 * size :], order[:size], order[size : 2 * size], most, rng))
                 bar.update(1)
     return _summary(shares, found, trial.fits)
 
 
-def _check_splits(X: Any, exchanged: Sequence[float]) -> tuple[Array, Array]:
+def _check_splits(X: Data, exchanged: Sequence[float]) -> tuple[Array, Array]:
     refusal = ValueError(
         "X is Dask's, and each of many fits is to all rows but a few. Draw as many as can be fitted that often, "
         "such as X[np.sort(np.random.default_rng(0).choice(len(X), 1000, replace=False))].compute()."
     )
-    X = np.asarray(require_in_memory(X, refusal), dtype=float)
-    if X.ndim != 2 or not np.isfinite(X).all():
-        raise ValueError(f"X must be a table of finite numbers; its shape is {X.shape}.")
+    table = np.asarray(require_in_memory(X, refusal), dtype=float)
+    if table.ndim != 2 or not np.isfinite(table).all():
+        raise ValueError(f"X must be a table of finite numbers; its shape is {table.shape}.")
     shares = np.atleast_1d(np.asarray(exchanged, dtype=float))
     if shares.ndim != 1 or not shares.size or not ((shares > 0) & (shares < 0.5)).all():
         raise ValueError(f"exchanged={exchanged!r} must be shares of the rows between 0 and 1/2.")
-    left = len(X) - 2 * max(1, round(shares.max() * len(X)))
+    left = len(table) - 2 * max(1, round(shares.max() * len(table)))
     if left < LEAST_FIXED:
         raise ValueError(
-            f"Exchanging {shares.max():g} of {len(X)} rows leaves {left} rows to compare, fewer than {LEAST_FIXED}. "
-            "Lower exchanged."
+            f"Exchanging {shares.max():g} of {len(table)} rows leaves {left} rows to compare, fewer than "
+            f"{LEAST_FIXED}. Lower exchanged."
         )
-    return np.sort(shares), X
+    return np.sort(shares), table
 
 
 class Trial:
     """Fits to parts of the rows; ``fits`` counts them."""
 
-    def __init__(self, estimator: Any, X: Array, match: str) -> None:
+    def __init__(self, estimator: FittableMap, X: Array, match: str) -> None:
         self.estimator, self.X, self.match, self.fits = estimator, X, match, 0
         precomputed = getattr(estimator, "_precomputed_parameter", None)
         self.given = precomputed is not None and precomputed() is not None
@@ -163,7 +171,7 @@ class Trial:
         at = np.array([where[row] for row in chosen.tolist()])
         return apart[at], np.array([self._leave_out(members, place, places) for place in at])
 
-    def _fit(self, members: Array) -> tuple[Any, Array]:
+    def _fit(self, members: Array) -> tuple[FittableMap, Array]:
         self.fits += 1
         part = self.X[np.ix_(members, members)] if self.given else self.X[members]
         fitted = clone(self.estimator).fit(part)
@@ -180,32 +188,42 @@ class Trial:
         if np.allclose((places**2).sum(axis=0), 1, rtol=1e-6):  # columns of length 1 shrink as rows are added
             shrink = np.sqrt(len(rest) / len(members))
             predicted, seen = shrink * predicted, shrink * seen
-        return float(np.linalg.norm(_match(self.match, seen, known, predicted) - places[at]))
+        if self.match == "rigid":
+            predicted = Alignment.of(seen, known, rescale=False)(predicted)
+        elif self.match == "signs":
+            predicted = predicted * np.where((seen * known).sum(axis=0) < 0, -1.0, 1.0)
+        return float(np.linalg.norm(predicted[0] - places[at]))
 
 
 def _regress(moving: Array, fixed: Array) -> Array:
     """Return the moving embedding after linear regression onto the fixed one."""
     table = np.column_stack([np.ones(len(moving)), moving])
-    return table @ np.linalg.lstsq(table, fixed, rcond=None)[0]
-
-
-def _match(how: str, moving: Array, fixed: Array, row: Array) -> Array:
-    """Return the row after the motion that aligns the moving embedding with the fixed one."""
-    if how == "rigid":
-        return Alignment.of(moving, fixed, rescale=False)(row)[0]
-    return row[0] * np.where((moving * fixed).sum(axis=0) < 0, -1.0, 1.0) if how == "signs" else row[0]
+    moved: Array = table @ np.linalg.lstsq(table, fixed, rcond=None)[0]
+    return moved
 
 
 def _summary(shares: Array, found: list[list[tuple[Array, Array]]], fits: int) -> Induction:
-    columns = []
-    for repeats in found:
-        perturbation, induction = (np.concatenate(part) for part in zip(*repeats))
-        difference = perturbation - induction
-        count = len(difference)
-        error = float(difference.std(ddof=1) / np.sqrt(count)) if count > 1 else float("nan")
-        means = np.array([(one - other).mean() for one, other in repeats])
-        between = float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else float("nan")
-        reach = error * float(student.ppf(0.975, max(count - 1, 1)))
-        mean = float(difference.mean())
-        columns.append((mean, error, between, mean - reach, mean + reach, perturbation.mean(), induction.mean(), count))
-    return Induction(fits, shares, *np.array(columns).T)
+    """Return means and standard errors, an entry per share, from perturbation and induction of each repeat."""
+    pooled = [[np.concatenate(part) for part in zip(*repeats)] for repeats in found]
+    perturbation, induction = (np.array([part.mean() for part in column]) for column in zip(*pooled))
+    delta = np.array([(one - other).mean() for one, other in pooled])
+    error = np.array([_standard_error(one - other) for one, other in pooled])
+    means = [np.array([(one - other).mean() for one, other in repeats]) for repeats in found]
+    points = np.array([float(len(one)) for one, _ in pooled])
+    reach = error * student.ppf(0.975, np.maximum(points - 1, 1))
+    return Induction(
+        fits=fits,
+        exchanged=shares,
+        delta=delta,
+        standard_error=error,
+        between_repeats=np.array([_standard_error(values) for values in means]),
+        low=delta - reach,
+        high=delta + reach,
+        perturbation=perturbation,
+        induction=induction,
+        points=points,
+    )
+
+
+def _standard_error(values: Array) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")

@@ -15,20 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from scipy.stats import rankdata
 
 from .._runtime.memory import check_fits
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Data, Weights
 from ..data.sources import Source, put_beside
 from ..data.weights import weights_on
-from ..distances import LARGEST_ENTRY, Distances, Metric
+from ..distances import LARGEST_ENTRY, Distances, Metric, MetricLike
 from ..extensions.alignment import RowMoments, find_moments
 from ..methods import parameters
-from .tables import read_table
+from .tables import read_table, sample_rows
 
 TABLE_ENTRIES = 1 << 22  # 32 MB of distances at a time, on each thread
 ANSWERING_ENTRIES = 1 << 25  # 256 MB of rows that answer at a time
@@ -37,6 +37,7 @@ ALL_PAIRS = 1 << 30  # pairs: up to this many every row asks, that is up to abou
 LEAST_ROWS = 1000  # fewest rows that ask if only a sample asks
 CORRELATED_ROWS = 2000  # rows whose pairs are correlated, by default
 ERROR_GROUPS = 10  # groups of rows, whose scores give the standard error
+Answer = TypeVar("Answer")
 
 
 class Score(float):
@@ -58,13 +59,13 @@ class Score(float):
 
 
 def trustworthiness(
-    X: Any,
-    embedding: Any,
+    X: Data,
+    embedding: Data,
     *,
     n_neighbors: int = 5,
-    new: tuple[Any, Any] | None = None,
-    metric: Any = "euclidean",
-    sample_weight: Any = None,
+    new: tuple[Data, Data] | None = None,
+    metric: MetricLike = "euclidean",
+    sample_weight: Weights = None,
     rows: int | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -102,18 +103,18 @@ def trustworthiness(
     >>> trustworthiness(X, position) > 0.9999, trustworthiness(X, X[:, :2]) < 0.98
     (True, True)
     """
-    spaces = Spaces.of(X, embedding, new)
-    return _penalise(spaces, metric, n_neighbors, sample_weight, rows, random_state, n_jobs, by_data=False)
+    spaces = Spaces.of(X, embedding, new, metric)
+    return _penalise(spaces, n_neighbors, sample_weight, rows, random_state, n_jobs, by_data=False)
 
 
 def continuity(
-    X: Any,
-    embedding: Any,
+    X: Data,
+    embedding: Data,
     *,
     n_neighbors: int = 5,
-    new: tuple[Any, Any] | None = None,
-    metric: Any = "euclidean",
-    sample_weight: Any = None,
+    new: tuple[Data, Data] | None = None,
+    metric: MetricLike = "euclidean",
+    sample_weight: Weights = None,
     rows: int | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -130,17 +131,17 @@ def continuity(
     >>> continuity(circle, angle) < 1  # cut open: neighbours across the cut are lost
     True
     """
-    spaces = Spaces.of(X, embedding, new)
-    return _penalise(spaces, metric, n_neighbors, sample_weight, rows, random_state, n_jobs, by_data=True)
+    spaces = Spaces.of(X, embedding, new, metric)
+    return _penalise(spaces, n_neighbors, sample_weight, rows, random_state, n_jobs, by_data=True)
 
 
 def distance_correlation(
-    X: Any,
-    embedding: Any,
+    X: Data,
+    embedding: Data,
     *,
     method: str = "pearson",
-    new: tuple[Any, Any] | None = None,
-    metric: Any = "euclidean",
+    new: tuple[Data, Data] | None = None,
+    metric: MetricLike = "euclidean",
     rows: int | None = CORRELATED_ROWS,
     random_state: int = 0,
 ) -> Score:
@@ -171,123 +172,27 @@ def distance_correlation(
     True
     """
     parameters.one_of("method", method, ("pearson", "spearman", "szekely"))
-    spaces = Spaces.of(X, embedding, new)
+    spaces = Spaces.of(X, embedding, new, metric)
     if new is not None and method == "szekely":
         raise ValueError(
             "method='szekely' centres the table of one set of rows; with new= take 'pearson' or 'spearman'."
         )
     rng = np.random.default_rng(random_state)
     n, others = len(spaces.answering), len(spaces.asking)
-    asked, own = _draw(n, rows, rng), None if new is None else _draw(others, rows, rng)
+    asked, own = sample_rows(n, rows, rng), None if new is None else sample_rows(others, rows, rng)
     if min(len(asked), n) < 3:
         raise ValueError(f"A correlation of distances needs at least 3 rows; there are {len(asked)}.")
     if method != "szekely":
         needed = 32.0 * len(asked) * (len(asked) / 2 if own is None else len(own))
         instead = f"Pass rows=, such as the default of {CORRELATED_ROWS}."
         check_fits(needed, f"The distances of all pairs of {len(asked)} rows need", instead)
-    tables, measures = spaces.take(asked, own), spaces.distances(metric)
-    value = _correlate(tables, measures, method)
+    first, second = spaces.answering.draw(asked), None if own is None else spaces.asking.draw(own)
+    pairs = Pairs(first, second, spaces.both())
     complete = len(asked) == n and (own is None or len(own) == others)
-    error = 0.0 if complete else _between_groups(tables, measures, method)
-    return Score(value, error, len(asked))
+    return Score(pairs.correlate(method), 0.0 if complete else pairs.standard_error(method), len(asked))
 
 
 # -- ranks -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Spaces:
-    """Data and embedding side by side, of the rows that answer and of the rows that ask (the queries)."""
-
-    answering: Source
-    asking: Source
-    features: int  # the first columns are the data
-    itself: bool  # whether the rows that ask are also the rows that answer
-
-    @classmethod
-    def of(cls, X: Any, embedding: Any, new: Any) -> Spaces:
-        """Read X and its embedding and, if ``new`` rows ask, these and their embedding."""
-        pairs = _read_pairs(X, embedding, new)
-        answering = put_beside(*pairs[0])
-        asking = answering if new is None else put_beside(*pairs[1])
-        return cls(answering, asking, pairs[0][0].shape[1], new is None or new[0] is X)
-
-    def take(self, asked: Array, own: Array | None) -> list[tuple[Array, Array | None]]:
-        """Return data and embedding of the rows ``asked`` and, if new rows ask, of the new rows ``own``."""
-        first = self.answering.draw(asked)
-        second = None if own is None else self.asking.draw(own)
-        return [
-            (np.ascontiguousarray(first[:, part]), None if second is None else np.ascontiguousarray(second[:, part]))
-            for part in self._columns()
-        ]
-
-    def distances(self, metric: Any) -> tuple[Distances, Distances]:
-        """Return distances of the data and of the embedding; variances that a metric needs are taken over all rows."""
-        metric, (data, flat) = Metric.of(metric), self._columns()
-        some = self.answering.take(np.unique(np.linspace(0, len(self.answering) - 1, 24).astype(int)))
-        missing = {"seuclidean": "V", "mahalanobis": "VI"}.get(metric.name if isinstance(metric.name, str) else "")
-        if missing is not None and missing not in metric.params:
-            moments = find_moments(self.answering, None, RowMoments(columns=self.features))
-            covariance = moments.scatter * (moments.mass / (moments.mass - 1))
-            variances = np.maximum(np.diagonal(covariance), np.finfo(float).tiny)
-            known = variances if missing == "V" else np.linalg.pinv(covariance)
-            metric = replace(metric, params={**metric.params, missing: known})
-        return metric.fit(some[:, data]), Metric().fit(some[:, flat])
-
-    def excess(self, asked: Array, k: int, metric: Any, by_data: bool, n_jobs: int | None) -> Array:
-        """Return the sum of max(0, rank - k) over the k neighbours of each row that asks.
-
-        ``by_data``: neighbours are those in the data, ranks those in the embedding.
-        """
-        places = self.asking.draw(asked)
-        far, near = (Space(*space) for space in zip(self._columns(), self.distances(metric)))
-        near, far = (far, near) if by_data else (near, far)
-        out, step = np.empty(len(asked)), max(1, ANSWERS // k)
-        for at in range(0, len(asked), step):
-            block = slice(at, at + step)
-            numbers = asked[block] if self.itself else None
-            out[block] = self._excess(Asking(places[block], numbers, near, far, n_jobs), k)
-        return out
-
-    def _excess(self, asking: Asking, k: int) -> Array:
-        look = NeighborLook(asking, k, len(self.answering))
-        found: Neighbors = self._ask(look, partial(Neighbors.join, k=k), "neighbours")
-        nearer, some = found.nearer, np.flatnonzero((found.bounds > -np.inf).any(axis=1))
-        if nearer is None:
-            nearer = np.zeros(found.index.shape, dtype=np.int64)
-            if len(some):
-                rank = RankLook(asking.among(some), found.index[some], found.bounds[some])
-                nearer[some] = self._ask(rank, np.add, "ranks")
-        return np.maximum(1 + nearer - k, 0).sum(axis=1)
-
-    def _ask(self, look: Any, join: Callable[[Any, Any], Any], title: str) -> Any:
-        """Return the combined result over the rows that answer; threads divide the rows that ask."""
-        block = max(1, ANSWERING_ENTRIES // self.answering.shape[1])
-        return self.answering.reduce(look, join, measure=None, runner=Threads(1), title=title, block=block)
-
-    def _columns(self) -> tuple[slice, slice]:
-        return slice(None, self.features), slice(self.features, None)
-
-
-def _read_pairs(X: Any, embedding: Any, new: Any) -> list[tuple[Source, Source]]:
-    """Return pairs of rows and their embedding: first those that answer, last those that ask."""
-    pairs = [("X", X, "embedding", embedding)]
-    if new is not None:
-        if not isinstance(new, tuple | list) or len(new) != 2:
-            raise ValueError("new= is a pair: the new rows and their embedding.")
-        pairs.append(("new[0]", new[0], "new[1]", new[1]))
-    found = []
-    for name, values, beside, flat in pairs:
-        rows, places = read_table(name, values), read_table(beside, flat)
-        if len(rows) != len(places):
-            raise ValueError(
-                f"{name} has {len(rows)} rows, but {beside} has {len(places)}: they must be the same rows."
-            )
-        found.append((rows, places))
-    for name, one, other in zip(("X", "embedding"), found[0], found[-1]):
-        if one.shape[1] != other.shape[1]:
-            raise ValueError(f"{name} has {one.shape[1]} columns, but its new rows have {other.shape[1]}.")
-    return found
 
 
 @dataclass(frozen=True)
@@ -297,20 +202,107 @@ class Space:
     columns: slice
     distances: Distances
 
-    def distances_to(self, rows: Array) -> Distances:
-        """Return distances to rows of the table."""
-        return replace(self.distances, anchors=np.ascontiguousarray(rows[:, self.columns]))
+    def distances_to(self, rows: Array) -> Callable[[Array], Array]:
+        """Return the function from rows of the table to their squared distances to ``rows``."""
+        to = replace(self.distances, anchors=np.ascontiguousarray(rows[:, self.columns]))
+        return lambda others: to.cross(np.ascontiguousarray(others[:, self.columns]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spaces:
+    """Data and embedding side by side, of the rows that answer and of the rows that ask (the queries)."""
+
+    answering: Source
+    asking: Source
+    features: int  # the first columns are the data
+    itself: bool  # whether the rows that ask are also the rows that answer
+    metric: MetricLike  # of the data
+
+    @classmethod
+    def of(cls, X: Data, embedding: Data, new: tuple[Data, Data] | None, metric: MetricLike) -> Spaces:
+        """Read X and its embedding and, if ``new`` rows ask, these and their embedding."""
+        if new is not None and (not isinstance(new, tuple | list) or len(new) != 2):
+            raise ValueError("new= is a pair: the new rows and their embedding.")
+        data, flat = _read_pair("X", X, "embedding", embedding)
+        answering = asking = put_beside(data, flat)
+        if new is not None:
+            pair = _read_pair("new[0]", new[0], "new[1]", new[1])
+            for name, one, other in zip(("X", "embedding"), (data, flat), pair):
+                if one.shape[1] != other.shape[1]:
+                    raise ValueError(f"{name} has {one.shape[1]} columns, but its new rows have {other.shape[1]}.")
+            asking = put_beside(*pair)
+        itself = new is None or new[0] is X
+        return cls(answering=answering, asking=asking, features=data.shape[1], itself=itself, metric=metric)
+
+    def both(self) -> tuple[Space, Space]:
+        """Return the spaces of data and of embedding; variances that a metric needs are taken over all rows."""
+        metric, data, flat = Metric.of(self.metric), slice(None, self.features), slice(self.features, None)
+        some = self.answering.take(np.unique(np.linspace(0, len(self.answering) - 1, 24).astype(int)))
+        missing = {"seuclidean": "V", "mahalanobis": "VI"}.get(metric.name if isinstance(metric.name, str) else "")
+        if missing is not None and missing not in metric.params:
+            moments = find_moments(self.answering, None, RowMoments(columns=self.features))
+            covariance = moments.scatter * (moments.mass / (moments.mass - 1))
+            variances = np.maximum(np.diagonal(covariance), np.finfo(float).tiny)
+            known = variances if missing == "V" else np.linalg.pinv(covariance)
+            metric = replace(metric, params={**metric.params, missing: known})
+        return Space(data, metric.fit(some[:, data])), Space(flat, Metric().fit(some[:, flat]))
+
+    def excess(self, asked: Array, k: int, by_data: bool, n_jobs: int | None) -> Array:
+        """Return the sum of max(0, rank - k) over the k neighbours of each row that asks.
+
+        ``by_data``: neighbours are those in the data, ranks those in the embedding.
+        """
+        places, (data, flat) = self.asking.draw(asked), self.both()
+        near, far = (data, flat) if by_data else (flat, data)
+        out, step = np.empty(len(asked)), max(1, ANSWERS // k)
+        for at in range(0, len(asked), step):
+            block = slice(at, at + step)
+            numbers = asked[block] if self.itself else None
+            out[block] = self._excess(Asking(places[block], numbers, Threads(n_jobs)), near, far, k)
+        return out
+
+    def _excess(self, asking: Asking, near: Space, far: Space, k: int) -> Array:
+        look = partial(find_neighbors, asking, near, far, k, len(self.answering))
+        found = self._ask(look, partial(Neighbors.join, k=k), "neighbours")
+        nearer, some = found.nearer, np.flatnonzero((found.bounds > -np.inf).any(axis=1))
+        if nearer is None:
+            nearer = np.zeros(found.index.shape, dtype=np.int64)
+            if len(some):
+                ranks = partial(count_ranks, asking.among(some), far, found.index[some], found.bounds[some])
+                nearer[some] = self._ask(ranks, np.add, "ranks")
+        excess: Array = np.maximum(1 + nearer - k, 0).sum(axis=1)
+        return excess
+
+    def _ask(
+        self, look: Callable[[Array, Array, int], Answer], join: Callable[[Answer, Answer], Answer], title: str
+    ) -> Answer:
+        """Return the combined result over the rows that answer; threads divide the rows that ask."""
+        block = max(1, ANSWERING_ENTRIES // self.answering.shape[1])
+        found: Answer = self.answering.reduce(look, join, measure=None, runner=Threads(1), title=title, block=block)
+        return found
+
+
+def _read_pair(name: str, values: Data, beside: str, flat: Data) -> tuple[Source, Source]:
+    """Return rows and their embedding, which must have as many rows."""
+    rows, places = read_table(name, values), read_table(beside, flat)
+    if len(rows) != len(places):
+        raise ValueError(f"{name} has {len(rows)} rows, but {beside} has {len(places)}: they must be the same rows.")
+    return rows, places
+
+
+def _blocks(count: int, width: int) -> list[slice]:
+    """Cut ``count`` rows into blocks whose tables of ``width`` columns have at most ``TABLE_ENTRIES`` entries."""
+    step = max(1, TABLE_ENTRIES // width)
+    return [slice(at, min(at + step, count)) for at in range(0, count, step)]
 
 
 @dataclass(frozen=True)
 class Asking:
-    """Rows that ask, and the two spaces that their distances are measured in."""
+    """Rows that ask."""
 
     places: Array
     numbers: Array | None  # their numbers among the rows that answer; None if they are other rows
-    near: Space
-    far: Space
-    n_jobs: int | None
+    runner: Threads
 
     def among(self, some: Array) -> Asking:
         """Return the same for the subset ``some`` of the rows."""
@@ -325,10 +317,10 @@ class Asking:
         """
         if np.abs(rows).max() > LARGEST_ENTRY:
             raise ValueError(f"Squared distances overflow: the rows reach {np.abs(rows).max():.1e}. Rescale them.")
-        measured = [(space.columns, space.distances_to(rows)) for space in spaces]
+        measured = [space.distances_to(rows) for space in spaces]
 
         def ask(block: slice) -> None:
-            tables = [to.cross(np.ascontiguousarray(self.places[block, columns])) for columns, to in measured]
+            tables = [squared(self.places[block]) for squared in measured]
             if self.numbers is not None:
                 own = self.numbers[block] - start
                 inside = np.flatnonzero((own >= 0) & (own < len(rows)))
@@ -336,12 +328,10 @@ class Asking:
                     table[inside, own[inside]] = np.inf
             answer(block, *tables)
 
-        count, step = len(self.places), max(1, TABLE_ENTRIES // len(rows))
-        blocks = [slice(at, min(at + step, count)) for at in range(0, count, step)]
-        Threads(self.n_jobs).each(ask, blocks, "neighbours")
+        self.runner.each(ask, _blocks(len(self.places), len(rows)), "neighbours")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Neighbors:
     """The nearest rows of each row that asks, nearest first; arrays of shape (rows that ask, k)."""
 
@@ -364,55 +354,50 @@ class Neighbors:
         )
         order = np.argsort(near, axis=1, kind="stable")[:, :k]
         near, index, far = (np.take_along_axis(values, order, axis=1) for values in (near, index, far))
-        return Neighbors(near, index, far, np.sort(least, axis=1)[:, :k])
+        return Neighbors(near=near, index=index, far=far, least=np.sort(least, axis=1)[:, :k])
 
 
-@dataclass(frozen=True)
-class NeighborLook:
-    """A function of rows that answer: the k nearest to each row that asks, with ranks if these are all rows."""
+def find_neighbors(
+    asking: Asking, near: Space, far: Space, k: int, total: int, points: Array, measure: Array, start: int
+) -> Neighbors:
+    """Return the k nearest ``points`` of each row that asks, with their ranks if these are all ``total`` rows."""
+    k = min(k, len(points))
+    shape = len(asking.places), k
+    nearer = np.empty(shape, np.int64) if len(points) == total else None
+    found = Neighbors(
+        near=np.empty(shape), index=np.empty(shape, np.int64), far=np.empty(shape), least=np.empty(shape), nearer=nearer
+    )
 
-    asking: Asking
-    k: int
-    total: int  # how many rows answer in all
+    def answer(block: slice, near: Array, far: Array) -> None:
+        columns = nearest(near, k)
+        squared = np.take_along_axis(near, columns, axis=1)
+        order = np.argsort(squared, axis=1, kind="stable")
+        columns = np.take_along_axis(columns, order, axis=1)
+        found.near[block], found.index[block] = np.take_along_axis(squared, order, axis=1), start + columns
+        found.far[block] = np.take_along_axis(far, columns, axis=1)
+        found.least[block] = np.sort(np.partition(far, k - 1, axis=1)[:, :k], axis=1)
+        if nearer is not None:
+            nearer[block] = count_nearer(far, columns, leave_out_near(found.far[block], found.least[block]))
 
-    def __call__(self, points: Array, measure: Array, start: int) -> Neighbors:
-        k = min(self.k, len(points))
-        shape = len(self.asking.places), k
-        nearer = np.empty(shape, np.int64) if len(points) == self.total else None
-        found = Neighbors(np.empty(shape), np.empty(shape, np.int64), np.empty(shape), np.empty(shape), nearer)
-
-        def answer(block: slice, near: Array, far: Array) -> None:
-            columns = nearest(near, k)
-            squared = np.take_along_axis(near, columns, axis=1)
-            order = np.argsort(squared, axis=1, kind="stable")
-            columns = np.take_along_axis(columns, order, axis=1)
-            found.near[block], found.index[block] = np.take_along_axis(squared, order, axis=1), start + columns
-            found.far[block] = np.take_along_axis(far, columns, axis=1)
-            found.least[block] = np.sort(np.partition(far, k - 1, axis=1)[:, :k], axis=1)
-            if nearer is not None:
-                nearer[block] = count_nearer(far, columns, leave_out_near(found.far[block], found.least[block]))
-
-        self.asking.each(answer, (self.asking.near, self.asking.far), points, start)
-        return found
+    asking.each(answer, (near, far), points, start)
+    return found
 
 
-@dataclass(frozen=True)
-class RankLook:
-    """A function of rows that answer: how many are nearer than the rows ``index``; ties go to the first row."""
+def count_ranks(
+    asking: Asking, far: Space, index: Array, bounds: Array, points: Array, measure: Array, start: int
+) -> Array:
+    """Return how many ``points`` are nearer than the rows ``index``, (rows that ask, k); ties go to the first row.
 
-    asking: Asking
-    index: Array  # numbers of the rows to compare with, (rows that ask, k)
-    bounds: Array  # their squared distances; -inf where the count is not needed
+    ``bounds``: the squared distances to the rows ``index``; -inf where the count is not needed.
+    """
+    out = np.empty(index.shape, dtype=np.int64)
+    before = np.clip(index - start, 0, len(points))
 
-    def __call__(self, points: Array, measure: Array, start: int) -> Array:
-        out = np.empty(self.index.shape, dtype=np.int64)
-        before = np.clip(self.index - start, 0, len(points))
+    def answer(block: slice, far: Array) -> None:
+        out[block] = count_nearer(far, before[block], bounds[block])
 
-        def answer(block: slice, far: Array) -> None:
-            out[block] = count_nearer(far, before[block], self.bounds[block])
-
-        self.asking.each(answer, (self.asking.far,), points, start)
-        return out
+    asking.each(answer, (far,), points, start)
+    return out
 
 
 def leave_out_near(far: Array, least: Array) -> Array:
@@ -439,34 +424,20 @@ def nearest(squared: Array, k: int) -> Array:
     return np.nonzero(within)[1].reshape(len(squared), k)
 
 
-def _draw(n: int, rows: int | None, rng: np.random.Generator) -> Array:
-    """Return the numbers of all ``n`` rows, or of a random sample of ``rows`` of them, in order."""
-    count = n if rows is None else min(n, parameters.count("rows", rows))
-    return np.arange(n) if count == n else np.sort(rng.choice(n, count, replace=False))
-
-
 def _penalise(
-    spaces: Spaces,
-    metric: Any,
-    k: int,
-    sample_weight: Any,
-    rows: int | None,
-    random_state: int,
-    n_jobs: int | None,
-    by_data: bool,
+    spaces: Spaces, k: int, weights: Weights, rows: int | None, random_state: int, n_jobs: int | None, by_data: bool
 ) -> Score:
     """Return 1 minus the mean penalty of rows; ``by_data``: neighbours in the data, ranks in the embedding."""
     n, asking = len(spaces.answering), len(spaces.asking)
-    choices = n - spaces.itself
     k = parameters.count("n_neighbors", k)
     if 2 * k >= n:
         raise ValueError(f"n_neighbors={k} must be less than half the {n} rows, {n / 2:g}: beyond, ranks say nothing.")
-    weight = weights_on("sample_weight", spaces.asking, sample_weight)
+    weight = weights_on("sample_weight", spaces.asking, weights)
     if rows is None and asking * n > ALL_PAIRS:
         rows = max(LEAST_ROWS, ALL_PAIRS // n)
-    asked = _draw(asking, rows, np.random.default_rng(random_state))
-    penalty = spaces.excess(asked, k, metric, by_data, n_jobs)
-    penalty *= 2 / (k * (2 * choices - 3 * k + 1))
+    asked = sample_rows(asking, rows, np.random.default_rng(random_state))
+    penalty = spaces.excess(asked, k, by_data, n_jobs)
+    penalty *= 2 / (k * (2 * (n - spaces.itself) - 3 * k + 1))
     mean, error = _weighted_mean(penalty, weight[asked], asking)
     return Score(1 - mean, error, len(asked))
 
@@ -484,62 +455,60 @@ def _weighted_mean(values: Array, weight: Array, of: int) -> tuple[float, float]
 # -- distances -------------------------------------------------------------------------------
 
 
-def _tables(spaces: list[Any], measures: tuple[Distances, Distances]) -> Iterator[tuple[slice, Array, Array]]:
-    """Yield blocks of rows with their distances in both spaces."""
-    columns = [replace(measure, anchors=space[0]) for space, measure in zip(spaces, measures)]
-    asking = [space[0] if space[1] is None else space[1] for space in spaces]
-    step = max(1, TABLE_ENTRIES // len(spaces[0][0]))
-    for start in range(0, len(asking[0]), step):
-        block = slice(start, min(start + step, len(asking[0])))
-        first, second = (np.sqrt(to.cross(rows[block])) for to, rows in zip(columns, asking))
-        yield block, first, second
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of rows, whose distances in two spaces are correlated: of ``rows``, or of one of them and one of others."""
 
+    rows: Array  # data and embedding side by side
+    others: Array | None
+    spaces: tuple[Space, Space]
 
-def _correlate(spaces: list[Any], measures: tuple[Distances, Distances], method: str) -> float:
-    if method == "szekely":
-        return _szekely(spaces, measures)
-    own = spaces[0][1] is None
-    kept = []
-    for block, a, b in _tables(spaces, measures):
-        if own:  # each pair once
-            above = np.arange(a.shape[1]) > np.arange(block.start, block.stop)[:, None]
-            a, b = a[above], b[above]
-        kept.append((a.ravel(), b.ravel()))
-    first, second = (np.concatenate(part) for part in zip(*kept))
-    if method == "spearman":
-        first, second = rankdata(first), rankdata(second)
-    return _pearson(first, second)
+    def tables(self) -> Iterator[tuple[slice, Array, Array]]:
+        """Yield blocks of rows with their distances to ``rows`` in both spaces."""
+        first, second = (space.distances_to(self.rows) for space in self.spaces)
+        asking = self.rows if self.others is None else self.others
+        for block in _blocks(len(asking), len(self.rows)):
+            yield block, np.sqrt(first(asking[block])), np.sqrt(second(asking[block]))
 
+    def correlate(self, method: str) -> float:
+        """Return the correlation of the distances in both spaces."""
+        if method == "szekely":
+            return self._szekely()
+        kept = []
+        for block, a, b in self.tables():
+            if self.others is None:  # each pair once
+                above = np.arange(a.shape[1]) > np.arange(block.start, block.stop)[:, None]
+                a, b = a[above], b[above]
+            kept.append((a.ravel(), b.ravel()))
+        first, second = (np.concatenate(part) for part in zip(*kept))
+        if method == "spearman":
+            first, second = rankdata(first), rankdata(second)
+        first, second = first - first.mean(), second - second.mean()
+        sizes = float(np.linalg.norm(first) * np.linalg.norm(second))
+        return float(first @ second) / sizes if sizes > 0 else float("nan")
 
-def _pearson(first: Array, second: Array) -> float:
-    first, second = first - first.mean(), second - second.mean()
-    sizes = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return float(first @ second) / sizes if sizes > 0 else float("nan")
+    def _szekely(self) -> float:
+        """Return the distance correlation, in two passes over the pairs: means, then products of the centred tables."""
+        means = np.empty((2, len(self.rows)))
+        for block, *tables in self.tables():
+            means[:, block] = [table.mean(axis=1) for table in tables]
+        level = means.mean(axis=1)
+        sums = np.zeros(3)
+        for block, *tables in self.tables():
+            A, B = (t - mean[block, None] - (mean - top) for t, mean, top in zip(tables, means, level))
+            sums += (A * B).sum(), (A * A).sum(), (B * B).sum()
+        size = np.sqrt(sums[1] * sums[2])
+        return float(np.sqrt(max(sums[0] / size, 0.0))) if size > 0 else float("nan")
 
-
-def _szekely(spaces: list[Any], measures: tuple[Distances, Distances]) -> float:
-    """Return the distance correlation, in two passes over the pairs: means, then products of the centred tables."""
-    n = len(spaces[0][0])
-    means = np.empty((2, n))
-    for block, *tables in _tables(spaces, measures):
-        means[:, block] = [table.mean(axis=1) for table in tables]
-    level = means.mean(axis=1)
-    sums = np.zeros(3)
-    for block, *tables in _tables(spaces, measures):
-        A, B = (t - mean[block, None] - (mean - top) for t, mean, top in zip(tables, means, level))
-        sums += (A * B).sum(), (A * A).sum(), (B * B).sum()
-    size = np.sqrt(sums[1] * sums[2])
-    return float(np.sqrt(max(sums[0] / size, 0.0))) if size > 0 else float("nan")
-
-
-def _between_groups(spaces: list[Any], measures: tuple[Distances, Distances], method: str) -> float:
-    """Return the standard error, from the correlations of ERROR_GROUPS separate groups of rows."""
-    found = []
-    orders = [np.random.default_rng(0).permutation(len(a)) for a in spaces[0] if a is not None]
-    if min(map(len, orders)) < 3 * ERROR_GROUPS:
-        return float("nan")
-    for group in range(ERROR_GROUPS):
-        at = [order[group::ERROR_GROUPS] for order in orders]
-        part = [(a[at[0]], None if b is None else b[at[1]]) for a, b in spaces]
-        found.append(_correlate(part, measures, method))
-    return float(np.std(found, ddof=1) / np.sqrt(ERROR_GROUPS))
+    def standard_error(self, method: str) -> float:
+        """Return the standard error, from the correlations of ERROR_GROUPS separate groups of rows."""
+        others = self.rows if self.others is None else self.others
+        orders = [np.random.default_rng(0).permutation(len(part)) for part in (self.rows, others)]
+        if min(map(len, orders)) < 3 * ERROR_GROUPS:
+            return float("nan")
+        found = []
+        for group in range(ERROR_GROUPS):
+            own, other = (order[group::ERROR_GROUPS] for order in orders)
+            part = replace(self, rows=self.rows[own], others=None if self.others is None else others[other])
+            found.append(part.correlate(method))
+        return float(np.std(found, ddof=1) / np.sqrt(ERROR_GROUPS))

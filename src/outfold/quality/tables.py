@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Data
 from ..data.sources import InMemory, Source, open_parts
 from ..distances import LARGEST_ENTRY
+from ..methods import parameters
 
 
-def read_table(name: str, values: Any) -> Source:
+def read_table(name: str, values: Data) -> Source:
     """Return a table of numbers; in memory they must be finite, with finite squares. One column is a table too."""
     parts = open_parts(values, column=True)
     if parts is not None:  # the numbers of a partition are checked when it is read
@@ -37,3 +36,9 @@ def take_rows(source: Source, index: Array) -> Array:
     """Return the rows of an index, in the order of the index; negative numbers count from the end."""
     wanted, back = np.unique(np.where(index < 0, index + len(source), index), return_inverse=True)
     return source.take(wanted)[back]
+
+
+def sample_rows(count: int, rows: int | None, rng: np.random.Generator) -> Array:
+    """Return the numbers of all ``count`` rows, or of a random sample of ``rows`` of them, in order."""
+    size = count if rows is None else min(count, parameters.count("rows", rows))
+    return np.arange(count) if size == count else np.sort(rng.choice(count, size, replace=False))

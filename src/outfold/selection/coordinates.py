@@ -1,9 +1,10 @@
 """Selection of the coordinates that are new directions, by local linear regression of each on the earlier ones."""
+# mypy: allow-subclassing-any
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,35 +14,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._runtime.ownership import freeze
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Data, Seed
 from ..data.sources import map_rows
 from ..distances import Metric
 from ..methods.base import TakesCollections
 from .dimension import draw_rows, table_of_rows
 
-if TYPE_CHECKING:
-    pass
 SLOPE_RIDGE = 1e-6  # relative to the variance: one neighbour in reach of a row does not determine a slope
 LEAST_RESIDUAL = 0.4  # default threshold: coordinates with a larger residual are new directions
 
 
-def __getattr__(name: str) -> Any:
-    """Import ``Tuning`` and ``tune`` on first use: ``tuning`` imports the methods, and they import this module."""
-    if name in ("Tuning", "tune"):
-        return getattr(import_module(".tuning", __package__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-# -- which eigenvectors --------------------------------------------------------------------
-
-
 def residuals(
-    eigenvectors: Any,
+    eigenvectors: Data,
     *,
     scale: float = 1 / 3,
     standardize: bool = True,
     rows: int = 2000,
-    random_state: Any = 0,
+    random_state: Seed = 0,
     n_jobs: int | None = None,
 ) -> Array:
     """Return the part of each eigenvector that earlier ones do not explain: near 1 a new direction, near 0 a harmonic.
@@ -74,8 +63,7 @@ def residuals(
         raise ValueError(f"scale={scale!r} must be a positive number.")
     if rows < 2:
         raise ValueError(f"rows={rows} is too few: a regression needs 2 rows at least.")
-    eigenvectors = draw_rows(eigenvectors, rows, rows, random_state)
-    vectors = table_of_rows("eigenvectors", eigenvectors, least=2)
+    vectors = table_of_rows("eigenvectors", draw_rows(eigenvectors, rows, rows, random_state), least=2)
     if len(vectors) > rows:
         vectors = vectors[np.sort(check_random_state(random_state).permutation(len(vectors))[:rows])]
     vectors = vectors - vectors.mean(axis=0)
@@ -118,7 +106,8 @@ def _predict(known: Array, wanted: Array, scale: float, runner: Threads) -> Arra
         second[:, pair[0], pair[1]] = second[:, pair[1], pair[0]] = sums[:, 2 + 2 * k :]
         second += ridge - centre[:, :, None] * centre[:, None, :]
         slope = np.linalg.solve(second, (cross - centre * value[:, None])[:, :, None])[:, :, 0]
-        return value + ((known[block] - centre) * slope).sum(axis=1)
+        predicted: Array = value + ((known[block] - centre) * slope).sum(axis=1)
+        return predicted
 
     return np.concatenate(list(runner.map(of, row_blocks(n, n), "regressions")))
 
@@ -130,6 +119,7 @@ def _width(squared: Array, scale: float) -> float:
     return scale * float(np.median(lengths)) if len(lengths) else 1.0
 
 
+@dataclass(eq=False, repr=False)
 class LocalLinearSelection(TakesCollections, SelectorMixin, BaseEstimator):
     """Select the coordinates of an embedding that are not functions of earlier ones.
 
@@ -162,26 +152,16 @@ class LocalLinearSelection(TakesCollections, SelectorMixin, BaseEstimator):
     [0, 3]
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        threshold: float | None = None,
-        scale: float = 1 / 3,
-        standardize: bool = True,
-        rows: int = 2000,
-        random_state: Any = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.threshold = threshold
-        self.scale = scale
-        self.standardize = standardize
-        self.rows = rows
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    n_components: int | None = None
+    _: KW_ONLY
+    threshold: float | None = None
+    scale: float = 1 / 3
+    standardize: bool = True
+    rows: int = 2000
+    random_state: Seed = 0
+    n_jobs: int | None = None
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Data, y: object = None) -> Self:
         """Compute the residuals of the columns of an embedding.
 
         Parameters
@@ -192,16 +172,16 @@ class LocalLinearSelection(TakesCollections, SelectorMixin, BaseEstimator):
         """
         drawn = draw_rows(X, self.rows, self.rows, self.random_state)
         names = getattr(X, "columns", None) if drawn is not X else None
-        X = validate_data(self, drawn, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        table: Array = validate_data(self, drawn, dtype=[np.float64, np.float32], ensure_min_samples=2)
         if names is not None:
             self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
         wanted, least = self.n_components, self.threshold
-        if wanted is not None and not 1 <= wanted <= X.shape[1]:
-            raise ValueError(f"n_components={wanted} must be 1 to {X.shape[1]}, as many as there are coordinates.")
+        if wanted is not None and not 1 <= wanted <= table.shape[1]:
+            raise ValueError(f"n_components={wanted} must be 1 to {table.shape[1]}, as many as there are coordinates.")
         if least is not None and not 0 <= least < 1:
             raise ValueError(f"threshold={least!r} must be >= 0 and below 1, which is the residual of the first.")
         self.residuals_ = residuals(
-            X,
+            table,
             scale=self.scale,
             standardize=self.standardize,
             rows=self.rows,
@@ -232,7 +212,7 @@ class LocalLinearSelection(TakesCollections, SelectorMixin, BaseEstimator):
             raise ValueError(f"X has {X.shape[1]} columns, but the fit had {self.n_features_in_} coordinates.")
         return X[[X.columns[at] for at in kept]] if hasattr(X, "columns") else X[:, kept]
 
-    def inverse_transform(self, X: Any) -> Any:
+    def inverse_transform(self, X: Data) -> Array:
         """Return all coordinates, with 0 for those that were not selected; for a Dask collection, a lazy array.
 
         Parameters

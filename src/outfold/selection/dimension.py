@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Data, Seed
 from ..bandwidths import Slope
 from ..data.sources import draw_numbers, open_parts
-from ..distances import Metric
+from ..distances import Metric, MetricLike
 from ..graphs import AllPairs
 from ..graphs.drawing import collect_statistics
 from ..graphs.pair_statistics import even_sample
+from ..methods.base import SpectralEstimator
 from ..operators.spectrum import decay_rates, spectrum_sizes
 
 GAPS = ("rate", "difference", "ratio")
 
 
-def gap_dimension(eigenvalues: Any, *, by: str = "rate", t: float = 1.0) -> int | None:
+def gap_dimension(eigenvalues: ArrayLike, *, by: str = "rate", t: float = 1.0) -> int | None:
     """Return how many eigenvalues lie before the largest gap of the spectrum.
 
     Equal eigenvalues have no gap between them, so a multiplet is never split. If gaps are equal, the first counts.
@@ -61,7 +62,9 @@ def gap_dimension(eigenvalues: Any, *, by: str = "rate", t: float = 1.0) -> int 
     return int(gaps.argmax()) + 1 if gaps.max() > 1e-9 else None
 
 
-def slope_dimension(data: Any, *, metric: Any = "euclidean", n_jobs: int | None = None) -> float:
+def slope_dimension(
+    data: Data | SpectralEstimator, *, metric: MetricLike = "euclidean", n_jobs: int | None = None
+) -> float:
     """Return the intrinsic dimension: twice the steepest slope of log sum_ij exp(-d_ij^2 / (2 epsilon)) in log epsilon.
 
     Near the right scale the sum grows like epsilon^(d/2) (Coifman, Shkolnisky, Sigworth and Singer, 2008). Edges, few
@@ -81,11 +84,10 @@ def slope_dimension(data: Any, *, metric: Any = "euclidean", n_jobs: int | None 
     2
     """
     measure = None
-    if hasattr(data, "report_"):
-        if data._precomputed_parameter():
-            raise ValueError(
-                f"{data._precomputed_parameter()}='precomputed' keeps no points to look at; pass features."
-            )
+    if isinstance(data, SpectralEstimator):
+        check_is_fitted(data)
+        if (given := data._precomputed_parameter()) is not None:
+            raise ValueError(f"{given}='precomputed' keeps no points to look at; pass features.")
         metric, measure, data = getattr(data, "metric", "euclidean"), data._anchor_measure, data.landmarks_
     points = np.ascontiguousarray(table_of_rows("data", draw_rows(data, 4000, 2000, 0), least=2))
     measure = np.ones(len(points)) if measure is None else np.asarray(measure, dtype=float)
@@ -99,7 +101,7 @@ def slope_dimension(data: Any, *, metric: Any = "euclidean", n_jobs: int | None 
 # -- diffusion time ------------------------------------------------------------------------
 
 
-def smallest_time(eigenvalues: Any, dimension: int, *, delta: float = 0.1, whole: bool = True) -> float:
+def smallest_time(eigenvalues: ArrayLike, dimension: int, *, delta: float = 0.1, whole: bool = True) -> float:
     """Return the smallest t with s(delta, t) <= dimension: ``t = log delta / log(|lambda_d+1| / |lambda_1|)``.
 
     Parameters
@@ -139,7 +141,7 @@ def smallest_time(eigenvalues: Any, dimension: int, *, delta: float = 0.1, whole
     return time if ratio**time <= delta * (1 + 1e-9) else time + 1
 
 
-def draw_rows(X: Any, up_to: int, count: int, random_state: Any) -> Any:
+def draw_rows(X: Data, up_to: int, count: int, random_state: Seed) -> Data:
     """Return the rows of a collection, a random ``count`` if they exceed ``up_to``; X itself if it is in memory."""
     rows = open_parts(X, column=True)
     if rows is None:
@@ -150,7 +152,7 @@ def draw_rows(X: Any, up_to: int, count: int, random_state: Any) -> Any:
     return rows.take(draw_numbers(len(rows), count, check_random_state(random_state)))
 
 
-def table_of_rows(name: str, values: Any, *, least: int) -> Array:
+def table_of_rows(name: str, values: Data, *, least: int) -> Array:
     table = np.asarray(values, dtype=float)
     if table.ndim != 2 or table.shape[0] < least or table.shape[1] < 1:
         raise ValueError(f"{name} must have shape (at least {least}, at least 1), but has {table.shape}.")

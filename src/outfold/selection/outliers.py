@@ -1,8 +1,10 @@
 """A transformer that removes rows with few neighbours."""
+# mypy: allow-subclassing-any
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -11,12 +13,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .. import neighbors
 from .._runtime.ownership import freeze, own
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Data
 from ..data.sources import require_in_memory
-from ..distances import Metric
+from ..distances import Metric, MetricLike
 from ..methods import parameters
 
 
+@dataclass(eq=False, repr=False)
 class RemoveOutliers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Leave out the rows with fewer than ``min_neighbors`` training rows within ``radius``.
 
@@ -46,40 +49,42 @@ class RemoveOutliers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     (50, 2)
     """
 
-    def __init__(self, min_neighbors: int = 3, *, radius: Any = "auto", metric: Any = "euclidean") -> None:
-        self.min_neighbors = min_neighbors
-        self.radius = radius
-        self.metric = metric
+    min_neighbors: int = 3
+    _: KW_ONLY
+    radius: float | str = "auto"
+    metric: MetricLike = "euclidean"
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Data, y: object = None) -> Self:
         """Choose the radius and store the training rows."""
         needed = parameters.count("min_neighbors", self.min_neighbors)
-        X = validate_data(self, require_in_memory(X), dtype=float, ensure_min_samples=2)
-        if needed >= len(X):
-            raise ValueError(f"min_neighbors={needed} must be smaller than the number of rows, n = {len(X)}. Lower it.")
-        self.search_ = neighbors.build(Metric.of(self.metric).fit(own(X)), "auto")
+        rows: Array = validate_data(self, require_in_memory(X), dtype=float, ensure_min_samples=2)
+        if needed >= len(rows):
+            raise ValueError(
+                f"min_neighbors={needed} must be smaller than the number of rows, n = {len(rows)}. Lower it."
+            )
+        self.search_ = neighbors.build(Metric.of(self.metric).fit(own(rows)), "auto")
         if isinstance(self.radius, str):
             parameters.one_of("radius", self.radius, ("auto",))
-            self.radius_ = 3 * self._typical(X, needed)
+            self.radius_ = 3 * self._typical(rows, needed)
         else:
             self.radius_ = parameters.number("radius", self.radius, low=0.0, open_low=True)
-        self.mask_ = self._count(X) - 1 >= needed
+        self.mask_ = self._count(rows) - 1 >= needed
         freeze(self)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Array:
+    def fit_transform(self, X: Data, y: object = None) -> Array:
         """Fit, and return the training rows that stay."""
         return np.asarray(validate_data(self.fit(X), X, reset=False, dtype=float))[self.mask_]
 
-    def mask(self, X: Any) -> Array:
+    def mask(self, X: Data) -> Array:
         """Return True for each row with enough training rows within the radius (a row is not its own neighbour)."""
         check_is_fitted(self)
-        X = validate_data(self, require_in_memory(X), reset=False, dtype=float)
-        lists = self.search_.closest(X, 1, Threads())
+        rows: Array = validate_data(self, require_in_memory(X), reset=False, dtype=float)
+        lists = self.search_.closest(rows, 1, Threads())
         itself = lists.squared[lists.ptr[:-1]] == 0
-        return self._count(X) - itself >= self.min_neighbors
+        return np.asarray(self._count(rows) - itself >= self.min_neighbors)
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Data) -> Array:
         """Return the rows that stay."""
         kept = self.mask(X)
         return np.asarray(X, dtype=float)[kept]

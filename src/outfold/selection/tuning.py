@@ -17,27 +17,27 @@ a kernel that is far too wide may agree with a narrow one by accident, since rat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from .._runtime.threads import Threads
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Data, Seed
 from ..data.sources import InMemory, Source, draw_numbers, open_parts
 from ..distances import Metric
 from ..engine import cross_fit
 from ..engine.fit import Recipe, fit_recipe
 from ..extensions.alignment import Alignment
 from ..graphs import AllPairs
-from ..graphs.drawing import collect_statistics
 from ..graphs.pair_statistics import DenseStatistics
-from ..landmarks import Anchors
+from ..landmarks import Anchors, Landmarks
 from ..methods import DiffusionMaps, LaplacianEigenmaps, Roseland, SpectralClustering, parameters
+from ..methods.base import SpectralEstimator
 from ..operators.spectrum import spectral_dimension
 from ..solvers import LowRank
 from .coordinates import LEAST_RESIDUAL, residuals
@@ -51,8 +51,11 @@ REFITTED = 5000  # rows: up to this many, all are fitted once with the best para
 UNSURE = 0.5  # a larger total error adds a note to the result
 DELTA = 0.1  # weight, relative to the first, below which the coordinates that are not kept fall at the chosen t
 
+Choice: TypeAlias = str | float | Sequence[float] | Array  # "auto", a number or several
+Weigh: TypeAlias = Callable[[Array, Array], Array]  # eigenvalues and functions -> weighted functions
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Setting:
     """One candidate. Errors are root mean squares relative to that of the embedding; bands are standard errors."""
 
@@ -74,13 +77,13 @@ class Setting:
         return "  ".join([*parts, f"{self.bias:6.3f}", f"{self.total:6.3f} +- {self.total_band:.3f}"])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tuning:
     """The result of :func:`tune`. Print it; ``estimator`` is ready to fit, and ``plotting.tuning`` draws it."""
 
     method: str
     best: dict[str, Any]  #: the chosen parameters, for ``set_params``
-    estimator: Any  #: the method with these parameters, not fitted
+    estimator: SpectralEstimator  #: the method with these parameters, not fitted
     chosen: Setting
     table: tuple[Setting, ...]  #: all candidates, by alpha, then by epsilon
     intrinsic: int  #: intrinsic dimension of the data
@@ -113,18 +116,18 @@ class Tuning:
 
 
 def tune(
-    X: Any,
-    method: Any = DiffusionMaps,
+    X: Data,
+    method: SpectralEstimator | type[SpectralEstimator] = DiffusionMaps,
     *,
-    epsilon: Any = "auto",
-    alpha: Any = "auto",
-    t: Any = "auto",
+    epsilon: Choice = "auto",
+    alpha: Choice = "auto",
+    t: Choice = "auto",
     dimension: int | str = "auto",
     components: int = 10,
     folds: int = 5,
     repeats: int = 1,
     rows: int = 800,
-    random_state: Any = 0,
+    random_state: Seed = 0,
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> Tuning:
@@ -167,53 +170,50 @@ def tune(
     >>> found.intrinsic, found.dimension, sorted(found.best)
     (1, 2, ['alpha', 'epsilon', 'n_components', 't'])
     """
-    method = _check(method)
+    chosen = _check(method)
     components, folds = parameters.count("components", components), parameters.count("folds", folds, low=2)
     repeats, rows = parameters.count("repeats", repeats), parameters.count("rows", rows, low=20)
     if dimension != "auto" and parameters.count("dimension", dimension) > components:
         raise ValueError(f"dimension={dimension} is more than the components={components} that are looked at.")
     random = check_random_state(random_state)
-    seeker, whole, X = _within(method, _source(method, X), rows, random)
+    seeker, whole, points = _within(chosen, _source(chosen, X), rows, random)
     seeds = [int(random.randint(2**31 - 1)) for _ in range(repeats)]
-    components = min(components, len(X) - -(-len(X) // folds) - 1)
+    components = min(components, len(points) - -(-len(points) // folds) - 1)
     runner = Threads(n_jobs)
-    known = collect_statistics(
-        AllPairs(), Metric.of(getattr(method, "metric", "euclidean")), X, np.ones(len(X)), runner
-    )
-    times = _times(method, t)
-    plan = _plan(method, known, epsilon, alpha)
-    fits = 1 + folds * repeats
-    with Threads(n_jobs, verbose).bar("tuning", len(X) * fits * sum(len(grid) for _, grid in plan)) as bar:
+    metric = Metric.of(getattr(chosen, "metric", "euclidean"))
+    known = AllPairs().statistics(metric, points, np.ones(len(points)), runner)
+    times = _times(chosen, t)
+    plan = _plan(chosen, known, epsilon, alpha)
+    work = len(points) * (1 + folds * repeats)
+    with Threads(n_jobs, verbose).bar("tuning", work * sum(len(grid) for _, grid in plan)) as bar:
 
         def tried(alpha: float | None, width: float) -> _Trial | ValueError:
-            trial = _Trial.of(X, width, _at(seeker, components, width, alpha), folds, seeds, runner)
-            bar.update(len(X) * fits)
+            trial = _Trial.of(points, width, _at(seeker, components, width, alpha), folds, seeds, runner)
+            bar.update(work)
             return trial
 
-        searched = [_weigh([tried(value, width) for width in grid], value, _steps(method)) for value, grid in plan]
-    return _conclude(method, seeker, X, whole, known, searched, dimension, times)
+        searched = [_weigh([tried(value, width) for width in grid], value, _steps(chosen)) for value, grid in plan]
+    return _conclude(chosen, seeker, points, whole, known, searched, dimension, times)
 
 
 # -- what is searched ----------------------------------------------------------------------
 
 
-def _check(method: Any) -> Any:
-    method = method() if isinstance(method, type) else method
-    if not hasattr(method, "_recipe"):
-        raise ValueError(f"{method!r} is none of Outfold's methods: pass an estimator, such as DiffusionMaps().")
-    if isinstance(method, SpectralClustering):
+def _check(method: SpectralEstimator | type[SpectralEstimator]) -> SpectralEstimator:
+    found: object = method() if isinstance(method, type) else method
+    if not isinstance(found, SpectralEstimator):
+        raise ValueError(f"{found!r} is none of Outfold's methods: pass an estimator, such as DiffusionMaps().")
+    if isinstance(found, SpectralClustering):
         raise ValueError(
             "SpectralClustering has clusters, not coordinates, to tune: tune LaplacianEigenmaps for epsilon, and count "
             "clusters with gap_dimension."
         )
-    if method._precomputed_parameter():
-        raise ValueError(
-            f"{method._precomputed_parameter()}='precomputed' has no features to hold out and measure: pass features."
-        )
-    return method
+    if (given := found._precomputed_parameter()) is not None:
+        raise ValueError(f"{given}='precomputed' has no features to hold out and measure: pass features.")
+    return found
 
 
-def _source(method: Any, X: Any) -> Source:
+def _source(method: SpectralEstimator, X: Data) -> Source:
     """Return the checked rows; those of a Dask collection stay in partitions if there are more than REFITTED."""
     whole = open_parts(X)
     if whole is None:
@@ -221,7 +221,9 @@ def _source(method: Any, X: Any) -> Source:
     return whole if len(whole) > REFITTED else _source(method, whole.take(np.arange(len(whole))))
 
 
-def _within(method: Any, whole: Source, rows: int, random: Any) -> tuple[Any, Source, Array]:
+def _within(
+    method: SpectralEstimator, whole: Source, rows: int, random: np.random.RandomState
+) -> tuple[SpectralEstimator, Source, Array]:
     """Return the method to search with, the rows its fit depends on, and the sample of them to search.
 
     A method that solves its problem on landmarks is searched on them, as if they were all rows. Roseland's landmarks
@@ -234,7 +236,7 @@ def _within(method: Any, whole: Source, rows: int, random: Any) -> tuple[Any, So
         measure = np.broadcast_to(np.ones(1), len(whole))
         whole = InMemory(parameters.landmark_choice(given).select(whole, measure, rng).points)
         seeker.set_params(landmarks=None)
-        if isinstance(method.solver, LowRank):
+        if isinstance(getattr(method, "solver", None), LowRank):
             seeker.set_params(solver="auto")
     X = _draw_rows(whole, rows, rng)
     if isinstance(method, Roseland):
@@ -254,18 +256,21 @@ def _draw_rows(whole: Source, rows: int, rng: np.random.Generator) -> Array:
 
 
 @dataclass(frozen=True)
-class _Among:
+class _Among(Landmarks):
     """A choice of landmarks: those of ``points`` that are among the rows."""
 
     points: Array
 
-    def select(self, rows: Any, measure: Array, rng: np.random.Generator) -> Anchors:
+    def count(self, rows: int) -> int:
+        return len(self.points)
+
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         wanted = {point.tobytes() for point in self.points}
         index = np.flatnonzero([row.tobytes() in wanted for row in rows.array()])
         return Anchors(rows.take(index), index, measure[index])
 
 
-def _steps(method: Any) -> int | None:
+def _steps(method: SpectralEstimator) -> int | None:
     """Return the diffusion steps in one power of an eigenvalue; None if the method has no epsilon to search."""
     if isinstance(method, LaplacianEigenmaps) and method.laplacian != "random_walk":
         raise ValueError(
@@ -281,21 +286,28 @@ def _steps(method: Any) -> int | None:
     return None
 
 
-def _plan(method: Any, known: DenseStatistics, epsilon: Any, alpha: Any) -> list[tuple[float | None, list[float]]]:
+def _is_auto(value: Choice) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _plan(
+    method: SpectralEstimator, known: DenseStatistics, epsilon: Choice, alpha: Choice
+) -> list[tuple[float | None, list[float]]]:
     """Return pairs of an alpha and the epsilons to try with it, the method's own alpha first."""
     name = type(method).__name__
     if _steps(method) is None:
         for told, value in (("epsilon", epsilon), ("alpha", alpha)):
-            if not (isinstance(value, str) and value == "auto"):
+            if not _is_auto(value):
                 raise ValueError(f"{name} has no {told} that tune could search; leave {told}='auto'.")
         return [(None, [float("nan")])]
-    grid = _default_grid(known) if isinstance(epsilon, str) and epsilon == "auto" else _numbers("epsilon", epsilon)
-    if not hasattr(method, "alpha"):
-        if not (isinstance(alpha, str) and alpha == "auto"):
+    grid = _default_grid(known) if _is_auto(epsilon) else _numbers("epsilon", epsilon)
+    own = getattr(method, "alpha", None)
+    if own is None:
+        if not _is_auto(alpha):
             raise ValueError(f"{name} has no alpha; leave alpha='auto'.")
         return [(None, grid)]
-    values = list(ALPHAS) if isinstance(alpha, str) and alpha == "auto" else _numbers("alpha", alpha, low=0.0, high=1.0)
-    return [(value, grid) for value in sorted(values, key=lambda value: (value != method.alpha, -value))]
+    values = list(ALPHAS) if _is_auto(alpha) else _numbers("alpha", alpha, low=0.0, high=1.0)
+    return [(value, grid) for value in sorted(values, key=lambda value: (value != own, -value))]
 
 
 def _default_grid(known: DenseStatistics) -> list[float]:
@@ -310,7 +322,7 @@ def _default_grid(known: DenseStatistics) -> list[float]:
     return [float(value) for value in np.geomspace(low, max(high, 4 * low), EPSILON_GRID_SIZE)]
 
 
-def _numbers(name: str, values: Any, *, low: float = 0.0, high: float = np.inf) -> list[float]:
+def _numbers(name: str, values: Choice, *, low: float = 0.0, high: float = np.inf) -> list[float]:
     given = values if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else [values]
     found = sorted({parameters.number(name, value, low=low, high=high, open_low=name == "epsilon") for value in given})
     if not found or not np.isfinite(found).all():
@@ -318,22 +330,24 @@ def _numbers(name: str, values: Any, *, low: float = 0.0, high: float = np.inf) 
     return found
 
 
-def _times(method: Any, t: Any) -> list[float] | None:
+def _times(method: SpectralEstimator, t: Choice) -> list[float] | None:
     """Return the times to choose from; None allows any time."""
-    if isinstance(t, str) and t == "auto":
+    if _is_auto(t):
         return None
     if not hasattr(method, "t"):
         raise ValueError(f"{type(method).__name__} has no t; leave t='auto'.")
     return _numbers("t", t)
 
 
-def _at(method: Any, components: int, epsilon: float, alpha: float | None) -> Recipe:
+def _at(method: SpectralEstimator, components: int, epsilon: float, alpha: float | None) -> Recipe:
     """Return the recipe of a candidate; its eigenvectors are not weighted (t = 0)."""
     wanted = {"n_components": components, "epsilon": epsilon, "alpha": alpha, "t": 0, "coordinates": "diffusion"}
     if np.isnan(epsilon):
         wanted = {"n_components": components}
     known = method.get_params(deep=False)
-    found = clone(method).set_params(**{k: v for k, v in wanted.items() if k in known and v is not None})
+    found: SpectralEstimator = clone(method).set_params(
+        **{k: v for k, v in wanted.items() if k in known and v is not None}
+    )
     return replace(found._recipe(), clip_to_rank=True)
 
 
@@ -363,51 +377,49 @@ class _Trial:
                 for fold in cross_fit.folds(sample, part, folds, runner, seed):
                     held = np.zeros(len(X), dtype=bool)
                     held[fold.held] = True
-                    embedding: Any = fold.found.embedding
-                    functions = np.empty((len(X), embedding.shape[1]))
-                    functions[~held], functions[held] = embedding, fold.found.model.embed(fold.points, runner)
+                    functions = np.empty((len(X), len(fold.found.eigenvalues)))
+                    functions[~held] = fold.found.embedding
+                    functions[held] = fold.found.model.embed(fold.points, runner)
                     shrink = fold.alignment.scale  # columns have length 1 over the fitted rows, which are fewer
                     parts.append((held, fold.found.eigenvalues, shrink * functions))
         except ValueError as error:
             return error
-        whole: Any = found.embedding
-        return cls(epsilon, found.eigenvalues, whole, parts)
+        return cls(epsilon, found.eigenvalues, np.asarray(found.embedding), parts)
 
     def rates(self, values: Array, steps: int) -> Array:
-        return -2 * np.log(np.clip(values, 1e-12, 1 - 1e-15)) / (steps * self.epsilon)
+        rates: Array = -2 * np.log(np.clip(values, 1e-12, 1 - 1e-15)) / (steps * self.epsilon)
+        return rates
 
-    def errors(self, weigh: Any) -> tuple[Array, Array, Array]:
+    def align(self, weigh: Weigh) -> tuple[Array, list[tuple[Array, Array]]]:
+        """Return the weighted embedding, centred, and per fold its held-out mask and its aligned embedding."""
+        whole = weigh(self.values, self.functions)
+        whole = whole - whole.mean(axis=0)
+        placed = []
+        for held, values, functions in self.parts:
+            moving = _pad(weigh(values, functions), whole.shape[1])
+            placed.append((held, Alignment.of(moving[~held], whole[~held], rescale=False)(moving)))
+        return whole, placed
+
+    def errors(self, weigh: Weigh) -> tuple[Array, Array, Array]:
         """Return the weighted embedding and, per fold, the squared held-out error and deviation from the mean fold.
 
         Both are relative to the variance of the embedding, and multiplied by folds - 1 (the jackknife): a fit without
         one fold lacks few rows, so it errs less than a fit to new data would.
         """
-        whole = _centre(weigh(self.values, self.functions))
-        spread = (whole**2).sum() / len(whole)
-        more = len(self.parts) / sum(float(held.mean()) for held, _, _ in self.parts) - 1
-        placed, held_out = [], []
-        for held, values, functions in self.parts:
-            moving = _pad(weigh(values, functions), whole.shape[1])
-            placed.append(Alignment.of(moving[~held], whole[~held], rescale=False)(moving))
-            held_out.append(((placed[-1] - whole)[held] ** 2).sum() / held.sum() / spread)
-        mean = np.mean(placed, axis=0)
-        count = len(placed)
-        apart = [((place - mean) ** 2).sum() / len(whole) / spread * count / (count - 1) for place in placed]
+        whole, placed = self.align(weigh)
+        spread, count = (whole**2).sum() / len(whole), len(placed)
+        more = count / sum(float(held.mean()) for held, _ in placed) - 1
+        held_out = [((place - whole)[held] ** 2).sum() / held.sum() / spread for held, place in placed]
+        mean = np.mean([place for _, place in placed], axis=0)
+        apart = [((place - mean) ** 2).sum() / len(whole) / spread * count / (count - 1) for _, place in placed]
         return whole, more * np.array(held_out), more * np.array(apart)
 
     def reproduce(self) -> Array:
         """Return the squared held-out error of each coordinate, relative to its variance."""
-        whole = _centre(self.functions)
-        left = np.zeros(whole.shape[1])
-        for held, _, functions in self.parts:
-            moving = _pad(functions, whole.shape[1])
-            place = Alignment.of(moving[~held], whole[~held], rescale=False)(moving)
-            left += ((place - whole)[held] ** 2).mean(axis=0) / len(self.parts)
-        return left / np.maximum(whole.var(axis=0), np.finfo(float).tiny)
-
-
-def _centre(values: Array) -> Array:
-    return values - values.mean(axis=0)
+        whole, placed = self.align(_as_it_is)
+        left = sum(((place - whole)[held] ** 2).mean(axis=0) / len(placed) for held, place in placed)
+        error: Array = left / np.maximum(whole.var(axis=0), np.finfo(float).tiny)
+        return error
 
 
 def _pad(values: Array, columns: int) -> Array:
@@ -461,15 +473,16 @@ def _as_it_is(values: Array, functions: Array) -> Array:
     return functions
 
 
-def _fading(trial: _Trial, first: float, tau: float, steps: int) -> Any:
+def _fading(trial: _Trial, first: float, tau: float, steps: int) -> Weigh:
     def weigh(values: Array, functions: Array) -> Array:
         exponent = (trial.rates(values, steps) - first) * tau
-        return functions * np.exp(-np.clip(exponent, -first * tau, 50.0))
+        weighted: Array = functions * np.exp(-np.clip(exponent, -first * tau, 50.0))
+        return weighted
 
     return weigh
 
 
-def _table(trials: list[_Trial], alpha: float | None, weight: Any) -> list[Setting]:
+def _table(trials: list[_Trial], alpha: float | None, weight: Callable[[_Trial], Weigh]) -> list[Setting]:
     embeddings: list[Array] = []
     variances: list[float] = []
     table = []
@@ -478,13 +491,24 @@ def _table(trials: list[_Trial], alpha: float | None, weight: Any) -> list[Setti
         whole, held_out, apart = trial.errors(weight(trial))
         both = (held_out + apart) / 2
         bias = max([bias, *(_apart(whole, other) - v for other, v in zip(embeddings, variances))])
-        total = float(np.sqrt(both.mean() + bias))
         embeddings.append(whole)
         variances.append(float(both.mean()))
         (error, error_band), (stability, stability_band) = _root(held_out), _root(apart)
-        band = _standard_error(both) / (2 * max(total, 1e-12))
-        numbers = (error, error_band, stability, stability_band, float(np.sqrt(bias)), total, band)
-        table.append(Setting(trial.epsilon, alpha, *numbers, trial.values))
+        total = float(np.sqrt(both.mean() + bias))
+        table.append(
+            Setting(
+                epsilon=trial.epsilon,
+                alpha=alpha,
+                error=error,
+                error_band=error_band,
+                stability=stability,
+                stability_band=stability_band,
+                bias=float(np.sqrt(bias)),
+                total=total,
+                total_band=_standard_error(both) / (2 * max(total, 1e-12)),
+                eigenvalues=trial.values,
+            )
+        )
     return table
 
 
@@ -499,14 +523,14 @@ def _root(squares: Array) -> tuple[float, float]:
 
 
 def _conclude(
-    method: Any,
-    seeker: Any,
+    method: SpectralEstimator,
+    seeker: SpectralEstimator,
     X: Array,
     whole: Source,
     known: DenseStatistics,
     searched: list[_Search],
     dimension: int | str,
-    times: Any,
+    times: list[float] | None,
 ) -> Tuning:
     """Choose the best alpha, the coordinates and the time, and rescale them from the searched rows to all rows."""
     own = searched[0]
@@ -523,12 +547,8 @@ def _conclude(
     best = {name: value for name, value in best.items() if value is not None and steps is not None}
     functions, values, told = trial.functions, chosen.eigenvalues, _notes(search, X, whole, steps)
     if len(X) < len(whole) <= REFITTED:  # all rows may order the eigenpairs differently
-        recipe = _at(
-            method if isinstance(method, Roseland) else seeker,
-            functions.shape[1],
-            best.get("epsilon", np.nan),
-            chosen.alpha,
-        )
+        searcher = method if isinstance(method, Roseland) else seeker
+        recipe = _at(searcher, functions.shape[1], best.get("epsilon", np.nan), chosen.alpha)
         fit = fit_recipe(whole, recipe, np.ones(len(whole)), np.random.default_rng(0), Threads())
         functions, values, carried = np.asarray(fit.embedding), fit.eigenvalues, 1.0
     left = residuals(functions)
@@ -538,8 +558,19 @@ def _conclude(
     consecutive = coordinates == tuple(range(1, len(coordinates) + 1))
     settings = {**best, "n_components": len(coordinates) if consecutive else list(coordinates)}
     table = tuple(row for s in sorted(searched, key=lambda s: s.table[0].alpha or 0.0) for row in s.table)
-    estimator, name = clone(method).set_params(**settings), type(method).__name__
-    return Tuning(name, settings, estimator, chosen, table, intrinsic, slope, coordinates, left, len(X), told)
+    return Tuning(
+        method=type(method).__name__,
+        best=settings,
+        estimator=clone(method).set_params(**settings),
+        chosen=chosen,
+        table=table,
+        intrinsic=intrinsic,
+        slope=slope,
+        coordinates=coordinates,
+        residuals=left,
+        rows=len(X),
+        notes=told,
+    )
 
 
 def _notes(search: _Search, X: Array, whole: Source, steps: int | None) -> tuple[str, ...]:

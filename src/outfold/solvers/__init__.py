@@ -10,7 +10,19 @@ from .krylov import Krylov
 from .lanczos import Lanczos
 from .lobpcg import Lobpcg
 from .low_rank import LowRank
-from .session import Session, Spectrum
+from .session import Session, Solver, Spectrum
 from .shift_invert import ShiftInvert
 
-__all__ = ["Auto", "Dense", "Krylov", "Lanczos", "Lobpcg", "LowRank", "Session", "ShiftInvert", "Spectrum", "solve"]
+__all__ = [
+    "Auto",
+    "Dense",
+    "Krylov",
+    "Lanczos",
+    "Lobpcg",
+    "LowRank",
+    "Session",
+    "ShiftInvert",
+    "Solver",
+    "Spectrum",
+    "solve",
+]

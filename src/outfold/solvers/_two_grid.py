@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy import linalg
-from scipy.sparse import csc_array, csr_array, dia_array
+from scipy.sparse import csc_array, csr_array, dia_array, vstack
 from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
 from .._loops import csr
@@ -32,19 +32,23 @@ DENSE_FACTORS = 6000  # up to this number of cells, a coarse matrix whose factor
 DENSE_COARSE = 500  # up to this number of cells, LAPACK solves the coarse eigenproblem
 
 
-def sparse_product(A: Any, B: Any, runner: Threads) -> csr_array:
-    """Return A B for sparse matrices, computed in blocks of rows; the indices of a row are not sorted."""
+def sparse_product(A: csr_array, B: csr_array, runner: Threads) -> csr_array:
+    """Return A B for sparse matrices, computed in blocks of rows.
+
+    The indices of a row are not sorted: they come in the order in which the terms of the sum reach them.
+    """
     blocks = row_blocks(A.shape[0], 64)
-    parts: dict[int, Any] = {}
+    parts: dict[int, csr_array] = {}
 
     def multiply(block: slice) -> None:
-        parts[block.start] = csr.times_sparse(
-            A.indptr, A.indices, A.data, B.indptr, B.indices, B.data, B.shape[1], block.start, block.stop
-        )
+        parts[block.start] = A[block] @ B
 
     runner.run(multiply, blocks)
-    counts, index, values = (np.concatenate([parts[b.start][k] for b in blocks]) for k in range(3))
-    return csr_array((values, index, np.append(0, np.cumsum(counts))), shape=(A.shape[0], B.shape[1]))
+    product = vstack([parts[block.start] for block in blocks], format="csr")
+    first, last = product.indptr[:-1], product.indptr[1:]
+    # SciPy lists the columns of a row in reverse
+    back = np.repeat(first + last - 1, last - first) - np.arange(product.nnz)
+    return csr_array((product.data[back], product.indices[back], product.indptr), shape=product.shape)
 
 
 def _interpolation(smoother: csr_array, labels: Array, count: int, sums: Array, runner: Threads) -> csr_array:
@@ -68,7 +72,7 @@ def _interpolation(smoother: csr_array, labels: Array, count: int, sums: Array, 
     return carry
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TwoGrid:
     """An operator with its coarse grid."""
 
@@ -87,14 +91,18 @@ class TwoGrid:
     def of(cls, operator: Operator, count: int) -> TwoGrid:
         """Build the coarse grid of an operator, with at most ``count`` coarse eigenpairs."""
         S, n, runner = operator.matrix, operator.size, operator.runner
-        plain = operator.kind == "markov" and operator.pace is None
-        relax = np.ones(n) if plain else 1 / (operator.mass if operator.pace is None else operator.pace)
+        assert not isinstance(S, np.ndarray)
+        relax, plain = operator.relaxation(), False
+        if relax is None:
+            relax, plain = np.ones(n), True
         single = csr_array((S.data.astype(np.float32), S.indices, S.indptr), shape=S.shape)
         sample = np.abs(S.data[:: max(1, S.nnz // 100_000)])
         least = float(np.median(sample)) if S.nnz else 0.0
         labels, cells = csr.aggregate(S.indptr, S.indices, S.data, least)
         smoother = S if plain else _jacobi(S, operator.top, relax)
         carry = _interpolation(smoother, labels, cells, np.sqrt(operator.stationary * n), runner)
+        if carry.shape[1] < 2:
+            raise ConvergenceError(f"All {n} points of this graph are near each other: there is no coarser grid.", None)
         back = csr_array(carry.T)
         mass, image = sparse_product(back, carry, runner), sparse_product(S, carry, runner)
         coarse = operator.top * mass - sparse_product(back, image, runner)
@@ -102,7 +110,17 @@ class TwoGrid:
         solve = _factorise(coarse, mass, SHIFT * operator.spread)
         pairs = _coarse_pairs(coarse, mass, solve, min(count, coarse.shape[0] - 1), operator.spread)
         column = relax.astype(np.float32)[:, None]
-        return cls(operator, single, column, carry, mass, coarse, solve, pairs, highest(operator, relax[:, None]))
+        return cls(
+            operator=operator,
+            single=single,
+            relax=column,
+            carry=carry,
+            mass=mass,
+            coarse=coarse,
+            solve=solve,
+            pairs=pairs,
+            highest=highest(operator, relax[:, None]),
+        )
 
     @cached_property
     def single_carry(self) -> csr_array:
@@ -119,7 +137,7 @@ class TwoGrid:
         null = vectors[:, np.abs(values) < 1e-12 * self.operator.spread]
         return null, self.mass @ null
 
-    def room(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+    def room(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """Return the buffer ``name``, with its old contents if the shape is the same."""
         if name not in self.space or self.space[name].shape != shape:
             self.space[name] = np.empty(shape, dtype)
@@ -169,7 +187,9 @@ class TwoGrid:
         pieces.each(correct)
         return smooth(self._step(X, R, zero, one, R, zero, rest), X, np.float32(1), self.room("W", R.shape, np.float32))
 
-    def _step(self, V: Array, R: Array, keep: Any, gain: Array, onto: Array, add: Any, out: Array) -> Array:
+    def _step(
+        self, V: Array, R: Array, keep: np.float32, gain: Array, onto: Array, add: np.float32, out: Array
+    ) -> Array:
         """Return ``out`` = keep V + gain (R - A V) + add onto."""
         S, top = self.single, np.float32(self.operator.top)
 
@@ -217,7 +237,7 @@ def _jacobi(S: csr_array, top: float, relax: Array) -> csr_array:
     return csr_array((data, S.indices, S.indptr), shape=S.shape)
 
 
-def _symmetric_csc(M: Any) -> csc_array:
+def _symmetric_csc(M: csr_array) -> csc_array:
     M = csr_array(M)
     M.sort_indices()
     return csc_array((M.data, M.indices, M.indptr), shape=M.shape)
@@ -233,16 +253,20 @@ def _factorise(coarse: csc_array, mass: csc_array, shift: float) -> Callable[[Ar
     try:
         if size <= DENSE_FACTORS and lifted.nnz > 0.02 * size**2:  # data of dimension above two: factors fill up
             factor = linalg.cho_factor(lifted.toarray(), overwrite_a=True, check_finite=False)
-            return partial(linalg.cho_solve, factor, check_finite=False)
+            cholesky: Callable[[Array], Array] = partial(linalg.cho_solve, factor, check_finite=False)
+            return cholesky
         if lifted.nnz > 300 * size > 300 * DENSE_FACTORS:
             raise RuntimeError(f"{lifted.nnz / size:.0f} entries in a row")
         factors = splu(lifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except (RuntimeError, linalg.LinAlgError) as error:  # a singular matrix, in SuperLU or Cholesky
         raise ConvergenceError(f"A coarse grid of {size} cells cannot be factorised ({error}).") from error
-    return factors.solve
+    solve: Callable[[Array], Array] = factors.solve
+    return solve
 
 
-def _coarse_pairs(coarse: csc_array, mass: csc_array, solve: Any, count: int, spread: float) -> tuple[Array, Array]:
+def _coarse_pairs(
+    coarse: csc_array, mass: csc_array, solve: Callable[[Array], Array], count: int, spread: float
+) -> tuple[Array, Array]:
     """Return ``count`` coarse eigenpairs, smallest first, orthonormal in the mass."""
     size = coarse.shape[0]
     if size <= max(DENSE_COARSE, 3 * count):
@@ -256,7 +280,8 @@ def _coarse_pairs(coarse: csc_array, mass: csc_array, solve: Any, count: int, sp
 
 def _dense_pairs(coarse: Array, mass: Array, count: int) -> tuple[Array, Array]:
     try:
-        return linalg.eigh(coarse, mass, subset_by_index=(0, count - 1))
+        values, vectors = linalg.eigh(coarse, mass, subset_by_index=(0, count - 1))
+        return values, vectors
     except linalg.LinAlgError:  # linearly dependent cells: leave out the null space of the mass
         sizes, directions = linalg.eigh(mass)
         kept = sizes > 1e-12 * sizes[-1]
@@ -321,7 +346,8 @@ class _Pieces:
             parts[at.start] = function(at)
 
         self.each(put)
-        return np.sum([parts[at.start] for at in self.slices], axis=0)
+        total: Array = np.sum([parts[at.start] for at in self.slices], axis=0)
+        return total
 
 
 def smallest(
@@ -392,7 +418,8 @@ class _Block:
         size = b + P.shape[1]
 
         def products(at: slice) -> Array:
-            return np.hstack([W[at], P[at]]).T @ np.hstack([X[at], W[at], P[at], AX[at], AW[at], AP[at]])
+            table: Array = np.hstack([W[at], P[at]]).T @ np.hstack([X[at], W[at], P[at], AX[at], AW[at], AP[at]])
+            return table
 
         found = self.pieces.total(products)  # rows: W, P; columns: X, W, P, A X, A W, A P
         gram, form = np.eye(size), np.zeros((size, size))
@@ -418,7 +445,8 @@ class _Block:
             self.X[at], self.AX[at] = step, image
             image -= step * self.values
             self.R[at] = image
-            return np.square(image).sum(axis=0)
+            squares: Array = np.square(image).sum(axis=0)
+            return squares
 
         self.squares = self.pieces.total(update)
         if not a:  # in the first call there is no previous step P
@@ -430,7 +458,8 @@ def _whitening(gram: Array, least: float) -> Array:
     length = np.sqrt(np.maximum(np.diagonal(gram), np.finfo(float).tiny))
     scale, turn = linalg.eigh(_symmetric(gram / np.outer(length, length)))
     keep = scale > least * scale[-1]
-    return turn[:, keep] / np.sqrt(scale[keep]) / length[:, None]
+    basis: Array = turn[:, keep] / np.sqrt(scale[keep]) / length[:, None]
+    return basis
 
 
 def _symmetric(M: Array) -> Array:

@@ -7,25 +7,30 @@ trivial ones are deflated first, so no solver ever has to find a multiple eigenv
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy import linalg
 
 from .._runtime.typing import Array
 from ..exceptions import ConvergenceError
-from ..graphs import components
-from ..operators.operator import Operator, links
+from ..operators.operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, CentredOperator, Operator
 from .dense import Dense
 from .krylov import Krylov
 from .lanczos import FILTERED_FROM, Lanczos
 from .lobpcg import Lobpcg
-from .session import Spectrum, ritz_pairs
+from .session import Session, Solver, Spectrum, ritz_pairs
 from .shift_invert import RESIDUAL_SHIFT, ShiftInvert
+
+OF_A_KIND: dict[str, Solver] = {  # what `Operator.solver_choice` names
+    "residual": ShiftInvert(RESIDUAL_SHIFT),
+    "lobpcg": Lobpcg(),
+    "shift_invert": ShiftInvert(),
+    "krylov": Krylov(),
+}
 
 
 @dataclass(frozen=True)
-class Auto:
+class Auto(Solver):
     """The solver chosen by size and kind of the operator; ``choose`` returns it with the reason.
 
     Dense for small problems and for many pairs. For dense kernels Lanczos (Krylov if they are centred). Shift-invert
@@ -33,26 +38,25 @@ class Auto:
     to 3000 rows or if the next eigenvalue is far from the top, else LOBPCG.
     """
 
-    dense_up_to: int = 1000
-    lanczos_up_to: int = 3000  # rows of a sparse graph
+    dense_up_to: int = DENSE_SOLVER_UP_TO
+    lanczos_up_to: int = LANCZOS_UP_TO  # rows of a sparse graph
     crowded: float = 1e-2  # distance of the next eigenvalue from the top below which LOBPCG is faster
 
-    def choose(self, operator: Operator, count: int) -> tuple[Any, str]:
+    def start(self, operator: Operator) -> Session:
+        return self.choose(operator, 1)[0].start(operator)
+
+    def choose(self, operator: Operator, count: int) -> tuple[Solver, str]:
         n = operator.size
         if n <= self.dense_up_to:
             return Dense(), f"n = {n} <= {self.dense_up_to}"
         if count > n // 20 and n <= 20_000:
             return Dense(), f"{count} pairs are more than n/20 = {n // 20}"
-        if operator.kind == "residual" and operator.sparse:
-            return ShiftInvert(RESIDUAL_SHIFT), f"the small end of a residual, sparse and n = {n}"
-        if operator.kind == "laplacian" and operator.sparse and n > self.lanczos_up_to:
-            return Lobpcg(), f"the small end of an unnormalised Laplacian, sparse and n = {n}"
-        if operator.kind == "laplacian":
-            return ShiftInvert(), "the small end of an unnormalised Laplacian is found by its inverse"
-        if operator.kind == "centred":
-            return Krylov(), f"a dense kernel of n = {n} > {self.dense_up_to}, {count} pairs"
+        told = f"n = {n} > {self.dense_up_to}, {count} pairs"
+        special = operator.solver_choice(n > self.lanczos_up_to, told)
+        if special is not None:
+            return OF_A_KIND[special[0]], special[1]
         if not operator.sparse or n <= self.lanczos_up_to:
-            return Lanczos(), f"n = {n} > {self.dense_up_to}, {count} pairs"
+            return Lanczos(), told
         crowding = operator.crowding()
         large = n > FILTERED_FROM
         # On small graphs a coarse grid pays off only if eigenvalues are more crowded.
@@ -66,11 +70,12 @@ class Auto:
         tol = float(np.clip(8e-9 / crowding, 1e-4 if large and crowding > 1e-3 else 2e-5, 8e-4))
         return Lobpcg(tol), f"sparse, n = {n}, eigenvalues crowd within {crowding:.1g} of the top"
 
-    def instead(self, solver: Any, operator: Operator) -> list[Any]:
+    def instead(self, solver: Solver, operator: Operator) -> list[Solver]:
         """Return the solvers to try, in order, when ``solver`` fails: with more iterations, then other methods."""
+        chain: list[Solver]
         if operator.size <= 10_000:
-            chain: list[Any] = [Dense()]
-        elif operator.kind in ("centred", "residual"):
+            chain = [Dense()]
+        elif not operator.preconditioned:
             chain = [Lanczos(tol=1e-9, max_iterations=3000)]
         else:
             chain = [Lobpcg(tol=1e-3, max_iterations=120)] if operator.sparse else []
@@ -78,9 +83,9 @@ class Auto:
         return [other for other in chain if other != solver]
 
 
-def solve(operator: Operator, solver: Any, count: int) -> Spectrum:
+def solve(operator: Operator, solver: Solver, count: int) -> Spectrum:
     """Return the ``count`` largest eigenpairs with their residuals, the trivial ones first."""
-    if operator.both_ends:
+    if isinstance(operator, CentredOperator) and operator.both_ends:
         return _both_ends(operator, solver, count)
     trivial = operator.trivial(count)
     exact = trivial.shape[1]
@@ -93,25 +98,26 @@ def solve(operator: Operator, solver: Any, count: int) -> Spectrum:
         found, found_vectors, name, why = _try(operator, chosen, trivial, count - exact, why)
         values, vectors = np.append(values, found), np.hstack([trivial, found_vectors])
     residuals = np.linalg.norm(operator.matmat(vectors) - vectors * values, axis=0)
-    return Spectrum(values, vectors, exact, residuals, name, why)
+    return Spectrum(values=values, vectors=vectors, trivial=exact, residuals=residuals, solver=name, why=why)
 
 
-def _both_ends(operator: Operator, solver: Any, count: int) -> Spectrum:
+def _both_ends(operator: CentredOperator, solver: Solver, count: int) -> Spectrum:
     """Return the pairs largest in magnitude: positive ones from the top end, negative ones from the bottom end."""
     n, plain = operator.size, replace(operator, both_ends=False)
     up = solve(plain, solver, n if 2 * count >= n else count)
     values, vectors, residuals = up.values, up.vectors, up.residuals
     if 2 * count < n:
+        assert isinstance(operator.matrix, np.ndarray)
         down = solve(replace(plain, matrix=-operator.matrix), solver, count)
         above, below = up.values > 0, down.values >= 0
         values = np.append(up.values[above], -down.values[below])
         vectors = np.hstack([up.vectors[:, above], down.vectors[:, below]])
         residuals = np.append(up.residuals[above], down.residuals[below])
     order = np.argsort(-np.abs(values), kind="stable")[:count]
-    return Spectrum(values[order], vectors[:, order], 0, residuals[order], up.solver, up.why)
+    return replace(up, values=values[order], vectors=vectors[:, order], trivial=0, residuals=residuals[order])
 
 
-def _try(operator: Operator, solver: Any, trivial: Array, count: int, why: str) -> tuple[Array, Array, str, str]:
+def _try(operator: Operator, solver: Solver, trivial: Array, count: int, why: str) -> tuple[Array, Array, str, str]:
     """Run a solver, then its fallbacks; if all fail, raise ConvergenceError with the last partial result.
 
     Returns values, vectors, the name of the solver and the reason for it.
@@ -133,7 +139,7 @@ def _try(operator: Operator, solver: Any, trivial: Array, count: int, why: str) 
     )
 
 
-def _all_pairs(operator: Operator, solver: Any, trivial: Array, count: int) -> tuple[Array, Array]:
+def _all_pairs(operator: Operator, solver: Solver, trivial: Array, count: int) -> tuple[Array, Array]:
     """Return the largest ``count`` pairs beyond the trivial ones, checked for missed copies of multiple eigenvalues.
 
     The computed pairs are deflated as well and the largest remaining eigenvalue is computed. As long as it belongs
@@ -152,20 +158,11 @@ def _all_pairs(operator: Operator, solver: Any, trivial: Array, count: int) -> t
         if known.shape[1] >= operator.size - 1:
             break
         last = values[:count].min()
-        slack = _slack(operator, last)
+        slack = operator.slack(last)
         if session.top(known, 1, slack / 2)[0][0] <= last + slack:
             break
         vectors = np.hstack([vectors, session.top(known, 1)[1]])
     return values[:count], vectors[:, :count]
-
-
-def _slack(operator: Operator, last: float) -> float:
-    """Return how far a missed eigenvalue may lie above ``last``, the smallest computed one, without being added."""
-    if operator.kind == "centred":
-        return 1e-6 * float(abs(last))
-    if operator.kind == "residual":
-        return 1e-13 * operator.spread + 1e-2 * float(-last)
-    return 1e-10 * operator.spread + 1e-2 * float(operator.top - last)
 
 
 def _nearly_trivial(operator: Operator, trivial: Array, count: int) -> Array:
@@ -173,15 +170,12 @@ def _nearly_trivial(operator: Operator, trivial: Array, count: int) -> Array:
 
     Their eigenvalue is 1 to 13 digits, and iterative solvers miss such pairs.
     """
-    if operator.kind != "markov":
-        return np.empty((operator.size, 0))
-    linked = links(operator.matrix, 1e-13)
-    if linked is operator.matrix:  # no edge is below 1e-13
-        return np.empty((operator.size, 0))
-    parts = components.find(linked, operator.stationary)
-    if parts.count == operator.parts.count:
+    parts = operator.nearly_separate()
+    if parts is None:
         return np.empty((operator.size, 0))
     soft = parts.contrasts(count + trivial.shape[1]) * np.sqrt(operator.stationary)[:, None]
     soft -= trivial @ (trivial.T @ soft)
+    basis: Array
     basis, size, _ = linalg.svd(soft, full_matrices=False)
-    return basis[:, size > 1e-6][:, :count]
+    result: Array = basis[:, size > 1e-6][:, :count]
+    return result

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from scipy import linalg
 
 from .._runtime.typing import Array
 from ..operators.operator import Operator
-from .session import Session
+from .session import Session, Solver
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(Solver):
     """LAPACK on the whole matrix: O(n^3), never misses a pair.
 
     >>> from outfold import DiffusionMaps
@@ -23,7 +24,9 @@ class Dense:
     ('dense', True)
     """
 
-    complete = True  # `solve` need not check for missed pairs
+    @property
+    def complete(self) -> bool:
+        return True
 
     def start(self, operator: Operator) -> Session:
         return _DenseSession(operator)
@@ -35,7 +38,8 @@ class _DenseSession:
 
     def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
         n = self.operator.size
-        matrix = self.operator.matrix.toarray() if self.operator.sparse else self.operator.matrix
+        S = self.operator.matrix
+        matrix = S if isinstance(S, np.ndarray) else S.toarray()
         deflated = matrix - (self.operator.spread * known) @ known.T
         values, vectors = linalg.eigh(deflated, subset_by_index=(n - count, n - 1), check_finite=False)
         if len(values) < count:  # LAPACK's range driver drops copies of a highly multiple eigenvalue

@@ -10,11 +10,11 @@ from scipy import linalg
 from .._runtime.typing import Array
 from ..exceptions import ConvergenceError
 from ..operators.operator import Operator
-from .session import Session, orthogonal_to
+from .session import Session, Solver, orthogonal_to
 
 
 @dataclass(frozen=True)
-class Krylov:
+class Krylov(Solver):
     """Rayleigh-Ritz on a block Krylov space: few products with many columns, for large dense matrices.
 
     The block is wider than the count, so no copy of a multiple eigenvalue is missed. Stops when every residual
@@ -31,7 +31,10 @@ class Krylov:
     tol: float = 1e-13
     max_columns: int = 200
     max_products: int = 300
-    complete = True
+
+    @property
+    def complete(self) -> bool:
+        return True
 
     def start(self, operator: Operator) -> Session:
         return _KrylovSession(operator, self.tol, self.max_columns, self.max_products)

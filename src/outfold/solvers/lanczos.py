@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from .._loops import csr
 from .._runtime.threads import blas_threads, row_blocks
 from .._runtime.typing import Array
+from ..exceptions import ConvergenceError
 from ..operators.operator import Operator
 from ._two_grid import highest
-from .session import Session, arpack_pairs, ritz_pairs, starting_block
+from .session import Session, Solver, arpack_pairs, ritz_pairs, starting_block
 
 FILTERED_FROM = 20_000  # sparse matrices with more rows are filtered by a Chebyshev polynomial
+FILTER_RESTARTS = 20  # 3 to 5 suffice if all wanted eigenvalues are above the filter's cut; else it may never converge
 
 
 @dataclass(frozen=True)
-class Lanczos:
+class Lanczos(Solver):
     """Implicitly restarted Lanczos (ARPACK) on the deflated operator. ``tol=0`` is machine precision.
 
     >>> from outfold import DiffusionMaps
@@ -32,7 +35,6 @@ class Lanczos:
 
     tol: float = 0.0
     max_iterations: int | None = None
-    complete = False
 
     def start(self, operator: Operator) -> Session:
         return _LanczosSession(operator, self.tol, self.max_iterations)
@@ -51,7 +53,7 @@ class _LanczosSession:
         There, orthogonalising the Krylov basis costs more than the products with the matrix.
         """
         operator = self.operator
-        if not operator.sparse or operator.kind != "markov" or operator.size <= FILTERED_FROM:
+        if not operator.sparse or not operator.filterable or operator.size <= FILTERED_FROM:
             return None
         return _Filter.of(operator)
 
@@ -59,7 +61,7 @@ class _LanczosSession:
         n, spread = self.operator.size, self.operator.spread
         if self.filter is not None:
             found = self.filter.top(known, count, max(self.tol, 1e-10) if rough is None else 1e-2, self.max_iterations)
-            if found[0].min() > self.filter.cut:  # below `cut` the filter does not preserve the order of eigenvalues
+            if found is not None:
                 return found
         tol = self.tol if rough is None else rough / max(abs(self.operator.top), spread / 2)
         with self.operator.runner.ticker("solving", " products") as bar:
@@ -67,7 +69,8 @@ class _LanczosSession:
             def product(v: Array) -> Array:
                 bar.update()
                 v = v.reshape(n, -1)
-                return self.operator.matmat(v) - spread * (known @ (known.T @ v))
+                image: Array = self.operator.matmat(v) - spread * (known @ (known.T @ v))
+                return image
 
             return arpack_pairs(
                 product, known, count, tol, self.max_iterations, guess=starting_block(self.operator, known)
@@ -95,17 +98,28 @@ class _Filter:
         rate = np.arccosh(1 + 2 * (operator.top - cut) / (cut - low))  # T_m grows by exp(rate) at the top per degree
         return cls(operator, low, cut, int(np.clip(round(2.5 / rate), 1, 12)))
 
-    def top(self, known: Array, count: int, tol: float, most: int | None) -> tuple[Array, Array]:
+    def top(self, known: Array, count: int, tol: float, most: int | None) -> tuple[Array, Array] | None:
+        """Return the pairs; None if one is below ``cut``, where the filter does not preserve the order of eigenvalues.
+
+        Such a pair is lost among others of the same size, so that Lanczos rarely converges: it gives up early.
+        """
+        most = FILTER_RESTARTS if most is None else min(most, FILTER_RESTARTS)
         with blas_threads(1), self.operator.runner.ticker("solving", " polynomials") as bar:
 
             def product(v: Array) -> Array:
                 bar.update()
                 v = v.ravel()
                 v = self._polynomial(v - known @ (known.T @ v))
-                return v - known @ (known.T @ v)
+                rest: Array = v - known @ (known.T @ v)
+                return rest
 
             guess = starting_block(self.operator, known)
-            return ritz_pairs(self.operator, arpack_pairs(product, known, count, tol, most, extra=10, guess=guess)[1])
+            try:
+                vectors = arpack_pairs(product, known, count, tol, most, extra=10, guess=guess)[1]
+            except ConvergenceError:
+                return None
+            found = ritz_pairs(self.operator, vectors)
+        return found if found[0].min() > self.cut else None
 
     def _polynomial(self, v: Array) -> Array:
         S, middle, half = self.operator.matrix, (self.cut + self.low) / 2, (self.cut - self.low) / 2
@@ -118,7 +132,11 @@ class _Filter:
         return now
 
 
-def _three_terms(S: Any, now: Array, before: Array, scale: float, middle: float, minus: float, out: Array) -> Any:
+def _three_terms(
+    S: csr_array, now: Array, before: Array, scale: float, middle: float, minus: float, out: Array
+) -> Callable[[slice], None]:
+    """Return a function that fills a block of ``out`` with scale (S - middle) now - minus before."""
+
     def fill(block: slice) -> None:
         csr.three_terms(S.indptr, S.indices, S.data, now, before, scale, middle, minus, out, block.start, block.stop)
 

@@ -11,11 +11,11 @@ from .._runtime.typing import Array
 from ..exceptions import ConvergenceError
 from ..operators.operator import Operator
 from ._two_grid import TwoGrid, smallest
-from .session import Session, starting_block
+from .session import Session, Solver, starting_block
 
 
 @dataclass(frozen=True)
-class Lobpcg:
+class Lobpcg(Solver):
     """Block LOBPCG preconditioned on two grids, for large sparse graphs with eigenvalues crowded near the top.
 
     It stops when every residual is below ``tol`` times the distance of its eigenvalue from the top.
@@ -30,7 +30,6 @@ class Lobpcg:
 
     tol: float = 1e-5
     max_iterations: int = 60
-    complete = False
 
     def start(self, operator: Operator) -> Session:
         if not operator.sparse:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy import linalg
@@ -14,7 +15,7 @@ from ..exceptions import ConvergenceError
 from ..operators.operator import Operator
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Spectrum:
     """Eigenpairs of an operator in decreasing order, trivial ones first."""
 
@@ -38,11 +39,30 @@ class Session(Protocol):
         ...
 
 
+class Solver:
+    """The specification of a solver: frozen, with its tolerances."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether no pair is ever missed, so that ``solve`` need not check."""
+        return False
+
+    def start(self, operator: Operator) -> Session:
+        """Return the solver at work on this operator."""
+        raise AssertionError("a solver says how it starts")
+
+
+def deflate(block: Array, known: Array) -> Array:
+    """Return the part of the block orthogonal to the orthonormal columns ``known``."""
+    rest: Array = block - known @ (known.T @ block)
+    return rest
+
+
 def orthogonal_to(block: Array, known: Array) -> Array:
     """Return the block made orthogonal to ``known`` and orthonormal; columns that vanish become random ones."""
     size = np.linalg.norm(block, axis=0)
     for _ in range(3):  # two passes suffice, unless a column vanished
-        block = block - known @ (known.T @ block)
+        block = deflate(block, known)
         length = np.linalg.norm(block, axis=0)
         gone = ~(length > 1e-12 * size)
         if gone.any():
@@ -62,23 +82,34 @@ def starting_block(operator: Operator, known: Array) -> Array:
     """Return orthonormal vectors to start from: the part of ``operator.guess`` orthogonal to ``known``."""
     if operator.guess is None or not operator.guess.size:
         return known[:, :0]
-    rest = operator.guess - known @ (known.T @ operator.guess)
-    basis, size, _ = linalg.svd(rest, full_matrices=False)
+    basis: Array
+    basis, size, _ = linalg.svd(deflate(operator.guess, known), full_matrices=False)
     return basis[:, size > 1e-2 * np.linalg.norm(operator.guess, axis=0).max()]
 
 
 def arpack_pairs(
-    product: Any, known: Array, count: int, tol: float, most: int | None, extra: int = 30, guess: Any = None
+    product: Callable[[Array], Array],
+    known: Array,
+    count: int,
+    tol: float,
+    most: int | None,
+    extra: int = 30,
+    guess: Array | None = None,
 ) -> tuple[Array, Array]:
+    """Return ``count`` pairs of the symmetric map ``product``, largest first, by at most ``most`` restarts of ARPACK.
+
+    ``extra``: columns of the Krylov basis beyond twice the count. ``guess``: vectors to start from.
+    """
     n = len(known)
     start = np.random.default_rng(n).standard_normal(n)
     if guess is not None and guess.shape[1]:  # add noise for directions that the guess lacks
         start = guess.sum(axis=1) + 0.1 / np.sqrt(n) * start
-    start -= known @ (known.T @ start)
     action = LinearOperator((n, n), matvec=product, matmat=product, dtype=float)
     subspace = min(n - 1, 2 * count + extra)
     try:
-        values, vectors = eigsh(action, k=count, which="LA", v0=start, tol=tol, ncv=subspace, maxiter=most)
+        values, vectors = eigsh(
+            action, k=count, which="LA", v0=deflate(start, known), tol=tol, ncv=subspace, maxiter=most
+        )
     except ArpackError as error:
         partial = (getattr(error, "eigenvalues", None), getattr(error, "eigenvectors", None))
         raise ConvergenceError(

@@ -9,82 +9,52 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._runtime.registry import stored_class, stored_name, stored_names
+from .._runtime.registry import ESTIMATORS, stored_class, stored_name, stored_names
 from .._version import __version__
 from ..exceptions import ModelFileError, OutfoldWarning
+from ..extensions import Auto
+from ..extensions.samples import Extension, Model
+from ..neighbors import Search
 from . import container as storage_container
 from . import schema
 from .container import Container
 from .encoding import Reader, Writer, check_keys, refers, short
-from .schema import ESTIMATORS, Wrong
+from .schema import Wrong
 
 FORMAT = 1
 
-# stored with embedding=True only: their size grows with the training rows
-TRAINING_ROW_ATTRIBUTES = (
-    "embedding_",
-    "labels_",
-    "spectral_",
-)
 NOT_KEPT = ("_witness", "_sealed")  # never stored: built again on first use
-
-ATTRIBUTES: dict[str, str] = {  # attribute of a fitted estimator -> its kind, or the axes of an array as letters
-    "model_": "model",
-    "report_": "Report Encoded",
-    "eigenvalues_": "[c]",
-    "eigenvectors_": "[a c]",
-    "epsilon_": "float",
-    "landmarks_": "landmarks",
-    "landmark_indices_": "index r",
-    "_anchor_measure": "[a]",
-    "_columns": "index d",
-    "_carriers": "extensions",
-    "_fitted_recipe": "Recipe",
-    "_n_features_out": "count",
-    "n_features_in_": "count",
-    "feature_names_in_": "names d",
-    "calibration_": "Calibration",
-    "_way_back": "WayBack",
-    "_past": "Past None",
-    "_sklearn_output_config": "config",
-    "t_": "count",
-    "stress_": "float",
-    "cluster_centers_": "clusters",
-    "embedding_": "[r c]",
-    "labels_": "[r]",
-    "spectral_": "estimator",
-    "history_": "history",
-    "decoder_history_": "history",
-    "reconstruction_error_": "float",
-    "rows_": "[i]",
-    "search_": "search",
-    "_label": "[i]",
-    "pieces_": "estimators",
-    "origins_": "[p c]",
-    "centres_": "[p c]",
-}
-INTEGER_ATTRIBUTES = ("labels_", "rows_", "_label")  # arrays of whole numbers; all others hold floats
 LARGE_PARAMETERS = ("landmarks", "target")  # parameters that may be as large as the data
 SIZES = ("n_features_in_", "_n_features_out", "report_")  # read first: they fix the shapes that arrays must have
-FITTED = {"n_features_in_", "_n_features_out"}  # attributes of every fitted estimator
-SPECTRAL = FITTED | {
-    "model_", "report_", "eigenvalues_", "eigenvectors_", "landmarks_", "landmark_indices_", "_anchor_measure",
-    "_columns", "_carriers", "_fitted_recipe",
-}  # fmt: skip
-NEEDED = {name: SPECTRAL for name in ESTIMATORS} | {
-    "SpectralClustering": SPECTRAL | {"cluster_centers_"},
-    "PHATE": SPECTRAL | {"t_", "stress_"},
-    "DiffusionNet": FITTED | {"model_", "report_", "history_"},
-    "GRAE": FITTED | {"model_", "report_", "history_", "_way_back", "reconstruction_error_"},
-    "Islands": FITTED | {"search_", "_label", "pieces_", "origins_", "centres_"},
-}
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute of a fitted estimator: its kind, or the axes of an array as letters in brackets."""
+
+    kind: str
+    needed: bool = True
+    whole: bool = False  # an array of whole numbers; others hold floats
+    of_rows: bool = False  # its size grows with the training rows: stored with embedding=True only
+
+
+@cache
+def stored_attributes(kind: type) -> dict[str, Attribute]:
+    """Return the attributes that a file holds of an estimator, as ``_stored`` of its class and its parents declares."""
+    found = {}
+    for parent in reversed(kind.__mro__):
+        for name, text in vars(parent).get("_stored", {}).items():
+            words, *flags = text.split("; ")
+            found[name] = Attribute(words, "optional" not in flags, "whole" in flags, "rows" in flags)
+    return found
 
 
 # -- the surface ---------------------------------------------------------------------------
@@ -132,7 +102,17 @@ def save(estimator: Any, path: Any, *, embedding: bool = False, preparation: Any
         "preparation": prepared,
         "arrays": writer.digests,
     }
-    _check_readable(Container(path, 0, document, writer.arrays, writer.digests, None, writer.arrays))
+    _check_readable(
+        Container(
+            path=path,
+            size=0,
+            document=document,
+            places=writer.arrays,
+            digests=writer.digests,
+            source=None,
+            found=writer.arrays,
+        )
+    )
     storage_container.write(path, document, writer.arrays)
 
 
@@ -301,16 +281,18 @@ class _Writer(Writer):
         tree: dict[str, Any] = {"estimator": stored_name(type(estimator)), "params": {}, "state": {}}
         for name, value in params.items():
             tree["params"][name] = self._parameter(name, value, f"{path}{name}")
-        sealed = estimator.__dict__.get("_sealed", {})
+        kind: type = type(estimator)
+        sealed, known = estimator.__dict__.get("_sealed", {}), stored_attributes(kind)
         for name in sorted({*estimator.__dict__, *sealed}):  # sorted, so that equal models give equal files
-            if name in params or name in NOT_KEPT or (name in TRAINING_ROW_ATTRIBUTES and not self.embedding):
+            if name in params or name in NOT_KEPT:
                 continue
-            if name not in ATTRIBUTES:
+            if name not in known:
                 raise ValueError(
                     f"{type(estimator).__name__} has an attribute {name!r} that a model file has no place for. Remove "
                     f"it (del estimator.{name}) before saving."
                 )
-            tree["state"][name] = self.value(getattr(estimator, name), f"{path}{name}")
+            if self.embedding or not known[name].of_rows:
+                tree["state"][name] = self.value(getattr(estimator, name), f"{path}{name}")
         return tree
 
     def _parameter(self, name: str, value: Any, path: str) -> Any:
@@ -330,15 +312,17 @@ class _Reader(Reader):
         check_keys(tree, {"estimator", "params", "state"}, path or "the model")
         if tree["estimator"] not in ESTIMATORS:
             raise Wrong(f"there is no method {str(tree['estimator'])[:60]!r}")
-        kind = stored_class(tree["estimator"])
+        kind: type = stored_class(tree["estimator"])
         estimator = kind()  # older files may lack a parameter that came later
-        params, state = tree["params"], tree["state"]
-        if set(params) - set(kind._get_param_names()):
-            raise Wrong(f"{tree['estimator']} has no parameters {sorted(set(params) - set(kind._get_param_names()))}")
-        if (state or fitted) and not NEEDED[tree["estimator"]] <= state.keys():
-            raise Wrong(f"{tree['estimator']} lacks {sorted(NEEDED[tree['estimator']] - state.keys())}")
-        if not state.keys() <= ATTRIBUTES.keys():
-            raise Wrong(f"{sorted(state.keys() - ATTRIBUTES.keys())[:3]} are no attributes of {tree['estimator']}")
+        params, state = schema.gather_training(tree["estimator"], tree["params"]), tree["state"]
+        if unknown := set(params) - set(estimator.get_params(deep=False)):
+            raise Wrong(f"{tree['estimator']} has no parameters {sorted(unknown)}")
+        known = stored_attributes(kind)
+        needed = {name for name, attribute in known.items() if attribute.needed}
+        if (state or fitted) and not needed <= state.keys():
+            raise Wrong(f"{tree['estimator']} lacks {sorted(needed - state.keys())}")
+        if not state.keys() <= known.keys():
+            raise Wrong(f"{sorted(state.keys() - known.keys())[:3]} are no attributes of {tree['estimator']}")
         given = "precomputed" in (params.get("metric"), params.get("kernel"))
         if "_columns" in state and given != (state["_columns"] is not None):
             raise Wrong(f"{tree['estimator']} has columns of a matrix without one, or the other way round")
@@ -346,7 +330,8 @@ class _Reader(Reader):
         sealed: dict[str, Callable[[], Any]] = {}
         letters = {"given": int(given), "nan": int("nan_euclidean" in str(params.get("metric")))}
         for name, part in sorted([*params.items(), *state.items()], key=lambda item: _turn(*item)):
-            find = partial(self._attribute, name, part, f"{path}{name}", letters, name in state, depth)
+            expected = known[name] if name in state else None
+            find = partial(self._attribute, part, f"{path}{name}", letters, expected, depth)
             later = name in LARGE_PARAMETERS if name in params else not hasattr(kind, name)
             if lazily and later and refers(part):
                 estimator.__dict__.pop(name, None)
@@ -361,10 +346,10 @@ class _Reader(Reader):
             _check_pieces(estimator)
         return estimator
 
-    def _attribute(self, name: str, tree: Any, path: str, letters: dict[str, int], fitted: bool, depth: int) -> Any:
+    def _attribute(self, tree: Any, path: str, letters: dict[str, int], expected: Attribute | None, depth: int) -> Any:
         value, inner = self.value(tree, path, depth + 1)
-        if fitted:
-            _check_attribute(name, value, letters, inner, path)
+        if expected is not None:
+            _check_attribute(expected, value, letters, inner, path)
         return value
 
 
@@ -409,12 +394,14 @@ def _note_sizes(estimator: Any, name: str, letters: dict[str, int]) -> None:
             letters["a"] = estimator.report_.n_anchors
 
 
-def _check_attribute(name: str, value: Any, letters: dict[str, int], inner: dict[str, int], path: str) -> None:
-    kind = ATTRIBUTES[name]
+def _check_attribute(
+    expected: Attribute, value: Any, letters: dict[str, int], inner: dict[str, int], path: str
+) -> None:
+    kind = expected.kind
     if kind.startswith("["):
         if not isinstance(value, np.ndarray):
             raise Wrong(f"{path} is no array")
-        if value.dtype.kind not in ("iu" if name in INTEGER_ATTRIBUTES else "f"):
+        if value.dtype.kind not in ("iu" if expected.whole else "f"):
             raise Wrong(f"{path} is an array of {value.dtype}")
         schema.check_shape(value, kind[1:-1], dict(letters), path)
         schema.check_numbers(value, path)
@@ -425,12 +412,14 @@ def _check_attribute(name: str, value: Any, letters: dict[str, int], inner: dict
         for theirs, ours in (("d", "d"), ("c", "c"), ("n", "a")):
             if theirs in inner and ours in letters:
                 schema.agree(dict(letters), ours, inner[theirs], path)
-        _check_class(value, schema.GROUPS["model"], path)
+        _check_kind(value, Model, path)
     elif kind in SIMPLE:
         if not SIMPLE[kind](value, letters):
             raise Wrong(f"{path} is {_name(value)}, which it cannot be")
+    elif kind == "search":
+        _check_kind(value, Search, path)
     else:
-        _check_class(value, schema.GROUPS.get(kind, kind), path)
+        _check_class(value, kind, path)
 
 
 def _name(value: Any) -> str:
@@ -441,6 +430,11 @@ def _name(value: Any) -> str:
 def _check_class(value: Any, allowed: str, path: str) -> None:
     if ("None" if value is None else stored_name(type(value)) or "") not in allowed.split():
         raise Wrong(f"{path} is {_name(value)}, not {allowed}")
+
+
+def _check_kind(value: object, kind: type, path: str) -> None:
+    if stored_name(type(value)) is None or kind not in type(value).__mro__:
+        raise Wrong(f"{path} is {_name(value)}, not a {kind.__name__}")
 
 
 def _is_landmarks(value: Any, letters: dict[str, int]) -> bool:
@@ -478,7 +472,7 @@ SIMPLE: dict[str, Callable[[Any, dict[str, int]], bool]] = {
     "extensions": lambda value, _: (
         isinstance(value, tuple)
         and len(value) == 2
-        and all(stored_name(type(v)) in schema.GROUPS["extension"].split() for v in value)
+        and all(stored_name(type(v)) is not None and isinstance(v, Extension | Auto) for v in value)
     ),
     "estimator": lambda value, _: schema.is_estimator(value),
     "estimators": lambda value, _: isinstance(value, list) and all(map(schema.is_estimator, value)),
@@ -506,7 +500,10 @@ def _check_options(estimator: Any) -> None:
     able._recipe()
 
 
-for stored in stored_names():
-    stored_class(stored)  # imported now, so that reading a file imports nothing
+# Imported, and their annotations read, now: so that reading a file imports, compiles and evaluates nothing.
+for stored in ESTIMATORS:
+    stored_class(stored)
+for stored in stored_names() - ESTIMATORS:
+    schema.stored_parts(stored)
 
 __all__ = ["describe", "load", "open_model", "save"]

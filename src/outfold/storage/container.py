@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -117,7 +117,7 @@ class Place:
     stop: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Container:
     """A file whose header has been checked; an array is checked when it is first read."""
 
@@ -187,7 +187,7 @@ def open_container(path: Any, *, mapped: bool = False) -> Iterator[Container]:
         ) from error
 
 
-def _read_header(file: Any, size: int, path: Path) -> bytes:
+def _read_header(file: BinaryIO, size: int, path: Path) -> bytes:
     """Return the bytes of length and header, after a check of their digest."""
     first = file.read(min(size, 8 + len(PREFIX)))
     if len(first) < 8 + len(PREFIX) or first[8:] != PREFIX:
@@ -209,7 +209,10 @@ def _read_header(file: Any, size: int, path: Path) -> bytes:
 
 def _check_header(start: bytes, size: int, path: Path, source: Any) -> Container:
     """Parse the header into a container; refuse sizes that do not agree with those of the file."""
-    wrong = lambda what: ModelFileError(f"{path}: {what}. {DAMAGED}")  # noqa: E731
+
+    def wrong(what: str) -> ModelFileError:
+        return ModelFileError(f"{path}: {what}. {DAMAGED}")
+
     try:
         header = parse_header(start[8:].decode())
         told = header.pop("__metadata__")
@@ -231,7 +234,7 @@ def _check_header(start: bytes, size: int, path: Path, source: Any) -> Container
     digests = document.get("arrays")
     if not isinstance(digests, dict) or digests.keys() != places.keys():
         raise wrong("it does not hold the arrays it lists")
-    return Container(path, size, document, places, digests, source)
+    return Container(path=path, size=size, document=document, places=places, digests=digests, source=source)
 
 
 def _place(name: str, entry: Any, base: int) -> Place:

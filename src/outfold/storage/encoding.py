@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
-from .._runtime.registry import stored_class, stored_name
+from .._runtime.registry import ESTIMATORS, stored_class, stored_name, stored_names
 from ..data.checkpoints import Checkpoint
 from ..neighbors import faiss
 from . import container as storage_container
@@ -28,6 +28,7 @@ from .container import Container
 from .schema import Wrong
 
 MOST_DEPTH = 40
+VALUE_CLASSES = stored_names() - ESTIMATORS
 INLINE_TEXTS_UP_TO = 32  # texts: a longer list is stored as an array of bytes
 
 
@@ -98,11 +99,8 @@ class Writer:
             raise Wrong(f"{path} is {what}, {short(value)}")
         if isinstance(value, faiss.Proposed) and not isinstance(value.source, faiss.FaissIndex):
             raise Wrong(f"{path} is a search by {short(getattr(value.source, 'transformer', value.source))}")
-        stored = schema.stored_fields(name)
-        return {
-            "class": name,
-            "fields": {f.name: self.value(getattr(value, f.name), f"{path}.{f.name}") for f in stored},
-        }
+        parts = [part.name for part in schema.stored_parts(name)]
+        return {"class": name, "fields": {part: self.value(getattr(value, part), f"{path}.{part}") for part in parts}}
 
     def _array(self, array: Any, path: str) -> dict[str, Any]:
         if array.dtype == object and all(isinstance(entry, str) for entry in array.flat):
@@ -214,10 +212,12 @@ class Reader:
     def _object(self, tree: dict[str, Any], path: str, depth: int) -> tuple[Any, dict[str, int]]:
         check_keys(tree, {"class", "fields"}, path)
         stored, given = _text(tree["class"], path), tree["fields"]
-        if stored not in schema.FORMS or not isinstance(given, dict):
+        if stored not in VALUE_CLASSES or not isinstance(given, dict):
             raise Wrong(f"{path} is of a class {str(tree['class'])[:60]!r} that no model has")
-        known = {f.name for f in schema.stored_fields(stored)}
-        if not schema.required_fields(stored) <= given.keys() <= known:
+        given = schema.gather_training(stored, given)
+        parts = schema.stored_parts(stored)
+        known = {part.name for part in parts}
+        if not {part.name for part in parts if part.required} <= given.keys() <= known:
             raise Wrong(f"{path} has the fields {sorted(given)}, not {sorted(known)}"[:300])
         values, inner = {}, {}
         for name, part in given.items():

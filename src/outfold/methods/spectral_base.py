@@ -1,0 +1,239 @@
+"""The parents of spectral methods: ``SpectralMethod`` and, for methods over affinities, ``AffinityMethod``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import field
+from typing import Annotated, ClassVar, TypedDict
+
+from .. import bandwidths, distances, graphs, kernels, solvers
+from .._runtime.typing import Array, Interval, Options
+from ..engine.fit import Recipe
+from ..graphs import rules
+from ..graphs.protocols import EdgeRule
+from ..landmarks import Enough, Landmarks
+from ..operators.affinity_graph import Affinities
+from ..operators.laplacian import Unnormalized
+from ..operators.low_rank import LowRankDiffusion
+from ..operators.markov import Markov
+from ..operators.problem import Eigenproblem
+from . import parameters
+from .base import SpectralEstimator
+from .declaration import After, estimator
+from .parameters import (
+    Components,
+    Epsilon,
+    ExtensionChoice,
+    LandmarkChoice,
+    MetricChoice,
+    Neighbors,
+    SolverChoice,
+)
+
+AFFINITY_KERNELS = ("gaussian", "self_tuning", "continuous_knn", "precomputed")
+LOCAL_NEIGHBOR = {"self_tuning": 7, "continuous_knn": 7}  # kernels in local units: the neighbour that sets the unit
+
+
+@estimator
+class SpectralMethod(SpectralEstimator):
+    """A method that solves an eigenproblem, which ``_eigenproblem`` declares.
+
+    Parameters
+    ----------
+    landmarks : None, int, float, array or a choice of :mod:`outfold.landmarks`
+        Solve on these points only (a count, a fraction, or the points) and extend to the rest.
+    extension : "nystrom", "auto", another name, an object of :mod:`outfold.extensions` or a regressor
+        How the embedding is extended to points: by the method's own rows, exactly ("nystrom"); by "least_squares",
+        "geometric_harmonics", "laplacian_pyramid", "kernel_ridge", "barycentric", "compressed_diffusion", "linear" or
+        "net" (needs PyTorch), fitted to the anchors; or by the one with the least error on held-out rows ("auto").
+    inverse : "auto" or any of these but the first and "least_squares"
+        The extension from coordinates to features that ``inverse_transform`` uses.
+    solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
+    """
+
+    n_components: Components = field(default=2, kw_only=False)
+    landmarks: LandmarkChoice = None
+    extension: ExtensionChoice = "nystrom"
+    inverse: ExtensionChoice = "auto"
+    solver: SolverChoice = "auto"
+    _stored: ClassVar[dict[str, str]] = {
+        "eigenvalues_": "[c]",
+        "eigenvectors_": "[a c]",
+        "epsilon_": "float; optional",
+        "landmarks_": "landmarks",
+        "landmark_indices_": "index r",
+        "_anchor_measure": "[a]",
+        "_columns": "index d",
+        "_carriers": "extensions",
+        "_fitted_recipe": "Recipe",
+    }
+    _solver_names: ClassVar[tuple[str, ...]] = parameters.MARKOV_SOLVERS
+    _auto_landmarks: ClassVar[Landmarks] = Enough()
+
+    def _recipe(self) -> Recipe:
+        parameters.check(self)
+        return Recipe(
+            method=type(self).__name__,
+            view=self._eigenproblem(),
+            wanted=self._component_choice(),
+            landmarks=parameters.landmark_choice(self.landmarks, self._auto_landmarks),
+            solver=self._solver(),
+        )
+
+    def _eigenproblem(self) -> Eigenproblem:
+        raise AssertionError("a method defines its eigenproblem")
+
+    def _component_choice(self) -> int | str | tuple[int, ...]:
+        return parameters.parse_components(self.n_components)
+
+    def _solver(self) -> solvers.Solver:
+        return parameters.solver(self.solver, self._solver_names)
+
+
+class Stages(TypedDict):
+    """The stages before the normalisation."""
+
+    metric: distances.Metric | kernels.CallableKernel | None
+    edges: EdgeRule
+    kernel: kernels.Gaussian | kernels.Affinity
+
+
+@estimator
+class AffinityMethod(SpectralMethod):
+    """A method over affinities between points.
+
+    Parameters
+    ----------
+    epsilon : float, rule name or rule
+        w = exp(-d^2 / (2 epsilon)). Names: "auto", "median", "neighbor", "percentile", "slope".
+    kernel : "gaussian", "self_tuning", "continuous_knn", "precomputed" or callable
+        "self_tuning": d^2 / (sigma(x) sigma_j), sigma the distance to the 7th neighbour; "continuous_knn":
+        edges with d^2 <= delta^2 rho(x) rho_j, all of weight 1 (``n_neighbors=Ball(delta)`` sets delta, an int
+        the neighbour rho is measured to); "precomputed": X holds affinities; a callable k(x, y) returns one.
+    n_neighbors : None, int, "auto" or a rule of :mod:`outfold.graphs`
+        Which pairs the kernel keeps: all (None); x and y if either is among the other's k nearest, counting
+        itself (int); all up to 3000 anchors and 32 nearest beyond ("auto"); or ``Mutual(k)``, ``Ball(radius)``,
+        ``Threshold(eta)``, ``Union(k, search=...)``.
+    threshold : float in (0, 1), optional
+        Keep the pairs whose weight reaches it instead.
+    metric : name, callable or Metric
+        Any of scikit-learn's; "precomputed": X holds distances.
+    components : "warn", "error", "largest" or "join"
+        If the graph is disconnected: make contrasts between its components the first coordinates; raise; embed
+        the largest and extend to the rest; or join them by the shortest bridges (each with the weight of the longest
+        edge at its ends).
+    solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
+        ``LowRank()`` with landmarks solves the operator of all rows by a low-rank kernel through the landmarks
+        (Gaussian kernel, n_neighbors "auto" or None, components "warn" or "error").
+    """
+
+    epsilon: Epsilon = "auto"
+    kernel: str | Callable[[Array, Array], float] = "gaussian"
+    n_neighbors: Neighbors = "auto"
+    threshold: Annotated[float | None, Interval(0, 1, open_low=True)] = None
+    metric: MetricChoice = "euclidean"
+    components: Annotated[str, Options("warn", "error", "largest", "join"), After("landmarks")] = "warn"
+
+    def _over_affinities(self, normalization: Markov | Unnormalized) -> Affinities | LowRankDiffusion:
+        """Return the eigenproblem of the normalised affinities; with LowRank() that of all rows, by landmarks."""
+        stages = self._stages()
+        if isinstance(self.solver, solvers.LowRank):
+            self._check_low_rank(self.solver, stages)
+            if not isinstance(normalization, Markov):
+                raise ValueError(
+                    f"solver={self.solver!r} solves Markov operators: pass laplacian='random_walk', or another solver."
+                )
+            if normalization.canonical:
+                raise ValueError(
+                    f"solver={self.solver!r} gives coordinates='diffusion' only; for 'canonical' leave the solver at "
+                    "'auto'."
+                )
+            assert stages["metric"] is not None  # `_check_low_rank` refuses a precomputed matrix
+            return LowRankDiffusion(
+                metric=stages["metric"],
+                kernel=stages["kernel"],
+                components=self.components,
+                tolerance=float(self.solver.tolerance),
+                alpha=normalization.alpha,
+                power=normalization.power,
+            )
+        precomputed = self._precomputed_parameter() == "metric"
+        return Affinities(
+            **stages, normalization=normalization, components=self.components, given_distances=precomputed
+        )
+
+    def _solver(self) -> solvers.Solver:
+        return self.solver if isinstance(self.solver, solvers.LowRank) else super()._solver()
+
+    def _stages(self) -> Stages:
+        """Return metric, edges and kernel."""
+        kernel = self.kernel
+        if callable(kernel):
+            self._refuse_epsilon("a kernel callable")
+            return Stages(metric=kernels.CallableKernel(kernel), edges=graphs.AllPairs(), kernel=kernels.Affinity())
+        parameters.one_of("kernel", kernel, AFFINITY_KERNELS)
+        metric = parameters.metric(self.metric)
+        local = LOCAL_NEIGHBOR.get(kernel)
+        auto = bandwidths.Neighbor() if local is None else bandwidths.Fixed(0.5)
+        rule = parameters.bandwidth(self.epsilon, auto=auto)
+        if kernel == "continuous_knn" and self.epsilon != "auto":
+            raise ValueError(
+                f"kernel='continuous_knn' has no epsilon (given {self.epsilon!r}): its edges all weigh 1. Its delta "
+                "is set by n_neighbors=outfold.graphs.Ball(delta)."
+            )
+        if kernel == "self_tuning" and not isinstance(rule, bandwidths.Fixed):
+            raise ValueError(
+                f"kernel='self_tuning' measures in local units, so epsilon={self.epsilon!r} must be 'auto' (0.5) "
+                "or a number near 1."
+            )
+        if kernel == "precomputed" or metric is None:
+            self._refuse_sparse_rule("a precomputed matrix")
+        if kernel == "precomputed":
+            self._refuse_epsilon("kernel='precomputed'")
+            return Stages(metric=None, edges=graphs.AllPairs(), kernel=kernels.Affinity())
+        if metric is None and local:
+            raise ValueError(f"kernel={kernel!r} needs features or a metric to search, not metric='precomputed'.")
+        edges = parameters.edge_rule(self.n_neighbors, self.threshold, kernel, local) if metric else graphs.AllPairs()
+        if isinstance(edges, graphs.AllPairs | graphs.Threshold) and rule == bandwidths.Fixed(math.inf):
+            raise ValueError(
+                "epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors, else it is all ones."
+            )
+        chosen = bandwidths.Fixed(math.inf) if kernel == "continuous_knn" else rule
+        return Stages(metric=metric, edges=edges, kernel=kernels.Gaussian(chosen, 0.5 if local else None))
+
+    def _refuse_epsilon(self, what: str) -> None:
+        """Refuse parameters that have no effect when X or a callable supplies the affinities."""
+        self._refuse_sparse_rule(what)
+        if not (isinstance(self.epsilon, str) and self.epsilon == "auto"):
+            raise ValueError(f"{what} gives affinities as they are, so epsilon={self.epsilon!r} would do nothing.")
+
+    def _refuse_sparse_rule(self, what: str) -> None:
+        if self.n_neighbors not in (None, "auto") or self.threshold is not None:
+            raise ValueError(f"n_neighbors and threshold search features; with {what} leave them at their defaults.")
+
+    def _check_low_rank(self, solver: solvers.LowRank, stages: Stages) -> None:
+        """Refuse parameters that a low-rank kernel cannot have."""
+        asked = f"solver={solver!r}"
+        if self.landmarks is None:
+            raise ValueError(
+                f"{asked} needs landmarks: pass a count, a fraction, points or a choice of outfold.landmarks."
+            )
+        if self._precomputed_parameter():
+            raise ValueError(f"{asked} measures from rows to landmarks: pass features, not a precomputed matrix.")
+        if isinstance(self.kernel, str) and self.kernel != "gaussian":
+            raise ValueError(
+                f"{asked} needs a positive definite kernel, kernel='gaussian' or a callable that is; "
+                f"kernel={self.kernel!r} is not."
+            )
+        if not isinstance(stages["edges"], graphs.AllPairs | rules.DenseOrNearest):
+            raise ValueError(
+                f"{asked} keeps all landmarks in a row: leave n_neighbors and threshold at their defaults."
+            )
+        if stages["kernel"] == kernels.Gaussian(bandwidths.Fixed(math.inf)):
+            raise ValueError("epsilon=inf weighs all landmarks alike; a low-rank kernel needs a finite one.")
+        if self.components not in ("warn", "error"):
+            raise ValueError(
+                f"components={self.components!r} edits a graph, and {asked} has none: pass 'warn' or 'error'."
+            )
+        parameters.check(solver)
