@@ -553,7 +553,10 @@
     state: () => ({ axes: [...state.axes], t: state.t, colour: state.colour, rows, chosen: chosenCount, all: state.all, frames, coarse, drawing: layer instanceof Raster.Layer ? "processor" : "webgl" }),
     positions: (wantedRows) => wantedRows.map((row) => coordinates.map((_, k) => place(k, row))),
     landed: () => Array.from({ length: state.fresh?.rows ?? 0 }, (_, row) => coordinates.map((_, k) => state.fresh.places[k][row] * weight(k))),
-    screen: (wantedRows) => wantedRows.map((row) => whereIs({ fresh: false, row })),
+    screen: (wantedRows) => {
+      draw();  // a change of the view that waits for the next frame counts
+      return wantedRows.map((row) => whereIs({ fresh: false, row }));
+    },
     picture: () => {
       draw();
       const found = layer.pixels(), [r, g, b] = Panels.rgb(token("paper")), words = new Uint32Array(found.buffer);
