@@ -14,7 +14,7 @@ from outfold import DiffusionMaps, graphs, solvers
 from outfold._runtime.threads import Threads
 from outfold.distances import Metric
 from outfold.exceptions import SpectrumWarning
-from outfold.graphs import components, drawing
+from outfold.graphs import components
 from outfold.operators.markov import Markov
 
 
@@ -103,8 +103,8 @@ def test_ten_far_blobs_on_a_sparse_graph(seed):
 def chained(seed, weight):
     """Ten blobs as a sparse affinity, each tied to the next by one edge of the given weight."""
     X = blobs(SIZES, seed=seed)
-    found = drawing.collect_statistics(graphs.Union(8), Metric(), X, np.ones(len(X)), Threads(1))
-    W = drawing.draw(graphs.Union(8), found, None, Threads(1)).gram(Threads(1))
+    found = graphs.Union(8).statistics(Metric(), X, np.ones(len(X)), Threads(1))
+    W = graphs.Union(8).draw(found, None, Threads(1)).gram(Threads(1))
     W.data = np.exp(-W.data / 0.4)
     starts = np.cumsum([0, *SIZES[:-1]])
     ties = csr_array((np.full(9, weight), (starts[:-1], starts[1:])), shape=W.shape)

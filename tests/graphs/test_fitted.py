@@ -11,7 +11,7 @@ from outfold import DiffusionMaps, LaplacianEigenmaps, graphs, neighbors
 from outfold._runtime.threads import Threads
 from outfold.bandwidths import Bandwidth
 from outfold.distances import Metric
-from outfold.graphs import drawing, fitted
+from outfold.graphs import fitted
 from outfold.kernels import GaussianKernel
 
 RUNNER = Threads(1)
@@ -43,8 +43,8 @@ tied_clouds = st.builds(
 
 def drawn(rule, X, measure=None):
     measure = np.ones(len(X)) if measure is None else measure
-    found = drawing.collect_statistics(rule, Metric(), X, measure, RUNNER)
-    return drawing.draw(rule, found, KERNEL, RUNNER)
+    found = rule.statistics(Metric(), X, measure, RUNNER)
+    return rule.draw(found, KERNEL, RUNNER)
 
 
 def predicate(rule, graph, X, Z):

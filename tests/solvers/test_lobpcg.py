@@ -12,11 +12,10 @@ from outfold.exceptions import ConvergenceError
 def test_lobpcg_out_of_iterations_keeps_its_pairs():
     sheet = np.random.default_rng(0).uniform(size=(1500, 2))
     from outfold.distances import Metric
-    from outfold.graphs import drawing
     from outfold.operators.markov import Markov
 
-    found = drawing.collect_statistics(graphs.Union(12), Metric(), sheet, np.ones(1500), Threads(1))
-    W = drawing.draw(graphs.Union(12), found, None, Threads(1)).gram(Threads(1))
+    found = graphs.Union(12).statistics(Metric(), sheet, np.ones(1500), Threads(1))
+    W = graphs.Union(12).draw(found, None, Threads(1)).gram(Threads(1))
     W.data = np.exp(-W.data / np.median(W.data))
     operator = Markov(1.0).fit(W, np.ones(1500))
     session = solvers.Lobpcg(max_iterations=1).start(operator)

@@ -20,7 +20,6 @@ from ..engine import plan as planning
 from ..engine.fit import Recipe
 from ..engine.plan import Plan
 from ..graphs import AllPairs
-from ..graphs.rules import choose_rule
 from ..landmarks import Anchors, along_the_tree
 from ..operators import costs, landmark_passes
 from ..operators.costs import Stage
@@ -61,7 +60,7 @@ def plan(recipe: Recipe, shape: tuple[int, int], rows: Source | None, workers: i
     reading = Stage("landmarks", BASE + 2 * row * n / parts, _waves(parts, workers) * _part_read(n, parts, row), points)
     if not isinstance(recipe.view, LandmarkDiffusion):  # other views fit the landmarks only: no passes over all rows
         return replace(alone, shape=shape, anchors=m, stages=(reading, *alone.stages), workers=workers, parts=parts)
-    edges, k = choose_rule(recipe.view.edges, m), _neighbors(recipe.view, m)
+    edges, k = recipe.view.edges.choose(m), _neighbors(recipe.view, m)
     rates = _measure_rates(recipe, shape, m, rows, workers, parts) if measured else _typical(features, m, k)
     gram, held, blocks = _gram_bytes(m, k), BASE + row * n / parts + points, 1
     if k is None:
@@ -113,7 +112,7 @@ def _pass(n: int, parts: int, workers: int, row: float, rate: float, joined: flo
 
 def _neighbors(view: LandmarkDiffusion, m: int) -> int | None:
     """Return the number of landmarks that a row keeps, of ``m``; None: all of them."""
-    edges = choose_rule(view.edges, m)
+    edges = view.edges.choose(m)
     return None if isinstance(edges, AllPairs) else edges.neighbors
 
 

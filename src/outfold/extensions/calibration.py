@@ -19,7 +19,7 @@ from .. import neighbors
 from .._runtime.threads import Threads
 from .._runtime.typing import POSITIVE, Array, Axes
 from ..distances import clip_entries
-from ..neighbors import Search, choice
+from ..neighbors import Search
 from ..trust import Trust
 from .samples import KernelSum, Samples, by_blocks, gaussian
 
@@ -63,7 +63,7 @@ class SecondOpinion:
             return np.column_stack([away, np.clip(1 - explained, 0.0, 1.0), seen @ coefficients + mean])
 
         columns = 2 + len(mean)
-        found = by_blocks(of, Z, columns, max(len(self.turn), choice.row_entries(self.search)), runner)
+        found = by_blocks(of, Z, columns, max(len(self.turn), self.search.row_entries), runner)
         return found[:, 0], found[:, 1], found[:, 2:]
 
 

@@ -10,24 +10,10 @@ from .._runtime.memory import check_fits
 from .._runtime.threads import Threads
 from .._runtime.typing import Array
 from ..bandwidths import PairStatistics
-from ..distances import PointMetric
 from ..neighbors import Lists
 from .pair_statistics import SearchStatistics, kth, lists_of_mass
-from .protocols import EdgeRule, FittedKernel, Graph
 
 Kind = TypeVar("Kind", bound=PairStatistics)
-
-
-def collect_statistics(
-    edges: EdgeRule, metric: PointMetric, points: Array, measure: Array, runner: Threads
-) -> PairStatistics:
-    """Return statistics of the anchors' distances, from which a bandwidth rule chooses epsilon."""
-    return edges.statistics(metric, points, measure, runner)
-
-
-def draw(edges: EdgeRule, found: PairStatistics, kernel: FittedKernel | None, runner: Threads) -> Graph:
-    """Return the fitted graph of the rule ``edges``; the kernel, and so epsilon, is fitted already."""
-    return edges.draw(found, kernel, runner)
 
 
 def expect_kind(statistics: PairStatistics, kind: type[Kind]) -> Kind:

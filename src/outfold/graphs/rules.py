@@ -241,11 +241,6 @@ class DenseOrNearest(_Rule):
         return self.choose(len(statistics.measure)).draw(statistics, kernel, runner)
 
 
-def choose_rule(edges: EdgeRule, n: int) -> EdgeRule:
-    """Return the rule ``edges``; for ``DenseOrNearest`` the rule that it chooses for ``n`` anchors."""
-    return edges.choose(n)
-
-
 def check_k(edges: EdgeRule, measure: Array) -> None:
     """Raise ValueError if k is not smaller than the number of anchors."""
     if edges.neighbors >= measure.sum():

@@ -15,7 +15,7 @@ from ..distances import Metric, clip_entries
 from ..engine.fit import Recipe
 from ..engine.inverse import InverseModel
 from ..extensions.samples import FittedExtension, Model, Samples, by_blocks
-from ..neighbors import Search, choice
+from ..neighbors import Search
 from ..neural import Network, Training
 from ..trust import Nearness, Reference, Trust
 from . import parameters
@@ -51,7 +51,7 @@ class DomainGuard:
             first = lists.ptr[:-1]
             return np.column_stack([lists.index[first], lists.squared[first]])
 
-        found = by_blocks(of, Z, 2, choice.row_entries(self.search), runner)
+        found = by_blocks(of, Z, 2, self.search.row_entries, runner)
         return found[:, 0].astype(int), found[:, 1]
 
 

@@ -16,11 +16,6 @@ SLOW_SECONDS = 20.0  # if an exact search would take longer, faiss is used, or a
 PAIR_FLOPS = 8e9  # floating point operations per second of one core on all pairs, for the estimate
 
 
-def row_entries(search: Search) -> int:
-    """Return about how many entries the search of a row needs, to choose the size of blocks."""
-    return search.row_entries
-
-
 def build(distances: SearchedDistances, search: str | NeighborsTransformer) -> Search:
     """Return the search by name ("auto", "tree", "brute", "faiss") or from a transformer."""
     euclidean = distances.name == "euclidean"

@@ -16,7 +16,7 @@ from .._runtime.typing import Array
 from ..bandwidths import PairStatistics
 from ..data.sources import Source
 from ..distances import Given, Metric, PointMetric
-from ..graphs import AllPairs, Ball, components, drawing, fitted, rules
+from ..graphs import AllPairs, Ball, components, fitted, rules
 from ..graphs.fitted import SparseGraph
 from ..graphs.pair_statistics import DenseStatistics
 from ..graphs.protocols import EdgeRule, FittedKernel, Graph
@@ -72,7 +72,7 @@ class Affinities(Eigenproblem):
         rules.check_k(self.edges, anchors.measure)
         survey = self._survey(anchors, runner)
         kernel = self.kernel.fit(survey)
-        graph = drawing.draw(self.edges, survey, kernel, runner)
+        graph = self.edges.draw(survey, kernel, runner)
         exact = survey.exact
         del survey
         graph, operator, rule, reference, degree = self._operator(graph, kernel, anchors, runner)
@@ -106,7 +106,7 @@ class Affinities(Eigenproblem):
 
     def _survey(self, anchors: Anchors, runner: Threads) -> PairStatistics:
         if self.metric is not None:
-            return drawing.collect_statistics(self.edges, self.metric, anchors.points, anchors.measure, runner)
+            return self.edges.statistics(self.metric, anchors.points, anchors.measure, runner)
         given = Given(given_columns(anchors), self.given_distances)
         return DenseStatistics(
             distances=given, squared=given.cross(anchors.points[:, anchors.index]), measure=anchors.measure
@@ -154,7 +154,7 @@ class Affinities(Eigenproblem):
 
     def cost(self, case: Case) -> Cost:
         n = case.anchors
-        edges, chosen = rules.choose_rule(self.edges, n), "auto: " if isinstance(self.edges, DenseOrNearest) else ""
+        edges, chosen = self.edges.choose(n), "auto: " if isinstance(self.edges, DenseOrNearest) else ""
         small_end = isinstance(self.normalization, Unnormalized)
         if isinstance(edges, AllPairs):
             solver, solve = case.dense_solve(n, "shiftinvert" if small_end else "lanczos")
@@ -178,7 +178,7 @@ class Affinities(Eigenproblem):
     def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
         found = []
         if report.components > 1:
-            remedy = rules.choose_rule(self.edges, report.n_anchors).remedy()
+            remedy = self.edges.choose(report.n_anchors).remedy()
             found.append(
                 f"The graph falls into {problem.operator.parts.describe()}, so the first "
                 f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. "

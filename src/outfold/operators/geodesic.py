@@ -27,7 +27,7 @@ from ..graphs.fitted import SparseGraph
 from ..graphs.pair_statistics import SearchStatistics, kth, lists_of_mass
 from ..graphs.protocols import ValueGeometry
 from ..landmarks import AllRows, Anchors, along_the_tree, given_columns
-from ..neighbors import Lists, Search, choice
+from ..neighbors import Lists, Search
 from ..neighbors.lists import sort_rows
 from ..trust import Nearness
 from .centred import CentredKernel, CentredRule, Centring, negative_concerns
@@ -77,7 +77,7 @@ class Geodesics(ValueGeometry):
 
     @property
     def row_entries(self) -> int:
-        return max(512, choice.row_entries(self.search))
+        return max(512, self.search.row_entries)
 
     def values(self, Z: Array) -> tuple[PathRows, Array]:
         lists = self._steps(clip_entries(Z))

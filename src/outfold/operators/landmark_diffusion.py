@@ -29,7 +29,7 @@ from .._runtime.typing import FREE, WHOLE, Array, Axes, Index, Matrix
 from ..data.checkpoints import Checkpoint
 from ..data.sources import InMemory, Source
 from ..distances import Metric
-from ..graphs import AllPairs, drawing, rules
+from ..graphs import AllPairs, drawing
 from ..graphs.fitted import DenseGraph
 from ..graphs.pair_statistics import DenseStatistics, SearchStatistics
 from ..graphs.protocols import EdgeRule, FittedKernel, Geometry
@@ -136,13 +136,13 @@ class LandmarkDiffusion(Eigenproblem):
 
     def fit_geometry(self, points: Array, runner: Threads) -> tuple[EdgeRule, Geometry, FittedKernel, bool]:
         """Fit the kernel to the landmarks. Returns (edge rule, geometry, kernel, whether the search is exact)."""
-        edges = rules.choose_rule(self.edges, len(points))
+        edges = self.edges.choose(len(points))
         if edges.neighbors > len(points):
             raise ValueError(
                 f"n_neighbors={edges.neighbors} is more than the {len(points)} landmarks. Lower it, raise landmarks, "
                 "or pass n_neighbors=None to keep them all."
             )
-        survey = drawing.collect_statistics(edges, self.metric, points, np.ones(len(points)), runner)
+        survey = edges.statistics(self.metric, points, np.ones(len(points)), runner)
         kernel = self.kernel.fit(survey) if isinstance(self.kernel, Kernel) else self.kernel
         if isinstance(survey, SearchStatistics):
             return edges, NearestLandmarks(survey.search, edges.neighbors), kernel, survey.exact
@@ -165,7 +165,7 @@ class LandmarkDiffusion(Eigenproblem):
 
     def cost(self, case: Case) -> Cost:
         n, m, f = case.rows, case.anchors, case.features
-        edges, chosen = rules.choose_rule(self.edges, m), "auto: " if isinstance(self.edges, DenseOrNearest) else ""
+        edges, chosen = self.edges.choose(m), "auto: " if isinstance(self.edges, DenseOrNearest) else ""
         told = chosen + self.describe(edges)
         if isinstance(edges, AllPairs):
             solver, solve = case.dense_solve(m)

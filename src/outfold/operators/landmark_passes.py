@@ -25,7 +25,7 @@ from ..data.sources import Answer, InMemory, PartitionedRows, Source
 from ..distances import SearchedDistances, clip_entries
 from ..graphs import components
 from ..graphs.protocols import FittedKernel, Geometry
-from ..neighbors import Lists, Search, choice
+from ..neighbors import Lists, Search
 from ..neighbors.lists import measure_pairs
 from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
 from .operator import MarkovOperator, add_to_diagonal, links, scale_both_sides
@@ -63,7 +63,7 @@ class NearestLandmarks(Geometry):
 
     @property
     def row_entries(self) -> int:
-        return choice.row_entries(self.search)
+        return self.search.row_entries
 
     def lists(self, Z: Array, runner: Threads) -> Lists:
         lists = self.search.closest(clip_entries(Z), self.k, runner)

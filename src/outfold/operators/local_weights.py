@@ -25,7 +25,7 @@ from ..distances import Metric, clip_entries
 from ..exceptions import OutfoldWarning
 from ..graphs import components
 from ..landmarks import Anchors, along_the_tree
-from ..neighbors import Lists, Search, choice
+from ..neighbors import Lists, Search
 from ..trust import Nearness
 from .costs import Case, Cost, Stage
 from .expansion import EigenPairs, Expansion, SmallEndKernel
@@ -51,7 +51,7 @@ class BarycentricRule(RowRule):
 
     @property
     def row_entries(self) -> int:
-        return choice.row_entries(self.search)
+        return self.search.row_entries
 
     def nearest(self, Z: Array) -> Array:
         return self.search.distances.nearest(Z)

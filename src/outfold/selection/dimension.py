@@ -13,7 +13,6 @@ from ..bandwidths import Slope
 from ..data.sources import draw_numbers, open_parts
 from ..distances import Metric, MetricLike
 from ..graphs import AllPairs
-from ..graphs.drawing import collect_statistics
 from ..graphs.pair_statistics import even_sample
 from ..methods.base import SpectralEstimator
 from ..operators.spectrum import decay_rates, spectrum_sizes
@@ -94,7 +93,7 @@ def slope_dimension(
     if len(points) > 4000:
         kept = even_sample(points, 2000)
         points, measure = points[kept], measure[kept]
-    found = Slope().bandwidth(collect_statistics(AllPairs(), Metric.of(metric), points, measure, Threads(n_jobs)))
+    found = Slope().bandwidth(AllPairs().statistics(Metric.of(metric), points, measure, Threads(n_jobs)))
     return float(found.dimension or 0.0)
 
 
