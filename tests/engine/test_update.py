@@ -208,6 +208,7 @@ def test_drift_is_reported_and_larger_when_the_data_change():
     more, position = s_curve(1000, random_state=1)
     same, other = (Roseland(3, landmarks=200, updatable=True, random_state=0).fit(rows) for _ in range(2))
     assert same.report_.drift is None
+    before = same.eigenvalues_
     same.update(more[:300])
     other.update(more[position[:, 0] > 0][:300] * [1.0, 1.0, 1.0] + [0.5, 0.0, 0.0])
     calm, shaken = same.report_.drift, other.report_.drift
@@ -215,6 +216,8 @@ def test_drift_is_reported_and_larger_when_the_data_change():
     assert 0 < calm.moved < 0.03
     assert shaken.moved > 3 * calm.moved
     assert shaken.eigenvalues > calm.eigenvalues
+    change = np.abs(same.eigenvalues_ - before) / (1 - before)
+    assert calm.eigenvalues == pytest.approx(change.max(), rel=1e-12)
     assert asdict(same.report_)["drift"]["rows"] == 300
 
 
@@ -359,3 +362,12 @@ def test_a_plan_counts_what_is_kept_for_updates(n_neighbors):
     options = {"landmarks": 900, "n_neighbors": n_neighbors, "memory": "8GB"}
     plain, more = (plan((100_000, 3), Roseland(3, updatable=kept, **options)) for kept in (False, True))
     assert more.stages[2].bytes > plain.stages[2].bytes
+
+
+def test_a_movement_is_relative_to_the_standard_deviation():
+    """Every point moves by (3, 4), a distance of 5; the standard deviation is that of all coordinates together."""
+    before = np.random.default_rng(0).normal(size=(50, 2)) * [2, 7]
+    after = before + [3.0, 4.0]
+    deviation = np.sqrt(before.var(axis=0).sum())
+    assert updating._movement(before, after) == pytest.approx(5 / deviation, rel=1e-12)
+    assert updating._movement(before, before) == 0

@@ -7,6 +7,7 @@ from catalogue import cloud, quietly
 from outfold import DiffusionMaps, datasets, graphs, solvers
 from outfold._runtime.threads import Threads
 from outfold.exceptions import ConvergenceError
+from outfold.solvers import _two_grid
 
 
 def test_lobpcg_out_of_iterations_keeps_its_pairs():
@@ -57,3 +58,16 @@ def test_a_graph_of_one_cell_is_solved_by_another_solver():
     assert maps.report_.solver == "dense"
     assert "no coarser grid" in maps.report_.solver_why
     np.testing.assert_allclose(maps.eigenvalues_, dense.eigenvalues_, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.1, 2.0), (0.5, 0.9)])
+def test_two_steps_of_the_smoother_are_the_chebyshev_polynomial(low, high):
+    """What is left of a component with eigenvalue a is T_2((m - a) / h) / T_2(m / h), m the middle, h half the width."""
+    first, mix, more = _two_grid._chebyshev(low, high)
+    a = np.linspace(low, high, 50)
+    step = first * np.ones(50)
+    left = 1 - a * ((1 + mix) * step + more * (1 - a * step))
+    middle, half = (high + low) / 2, (high - low) / 2
+    second = lambda x: 2 * x**2 - 1  # noqa: E731
+    expected = second((middle - a) / half) / second(middle / half)
+    np.testing.assert_allclose(left, expected, atol=16 * np.finfo(np.float32).eps)
