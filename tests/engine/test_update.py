@@ -367,7 +367,7 @@ def test_a_plan_counts_what_is_kept_for_updates(n_neighbors):
 def test_a_movement_is_relative_to_the_standard_deviation():
     """Every point moves by (3, 4), a distance of 5; the standard deviation is that of all coordinates together."""
     before = np.random.default_rng(0).normal(size=(50, 2)) * [2, 7]
-    after = before + [3.0, 4.0]
+    after = before + np.array([3.0, 4.0])
     deviation = np.sqrt(before.var(axis=0).sum())
     assert updating._movement(before, after) == pytest.approx(5 / deviation, rel=1e-12)
     assert updating._movement(before, before) == 0
