@@ -62,7 +62,7 @@ def test_a_graph_of_one_cell_is_solved_by_another_solver():
 
 @pytest.mark.parametrize(("low", "high"), [(0.1, 2.0), (0.5, 0.9)])
 def test_two_steps_of_the_smoother_are_the_chebyshev_polynomial(low, high):
-    """What is left of a component with eigenvalue a is T_2((m - a) / h) / T_2(m / h), m the middle, h half the width."""
+    """At eigenvalue a is left: T_2((m - a) / h) / T_2(m / h), m the middle, h half the width."""
     first, mix, more = _two_grid._chebyshev(low, high)
     a = np.linspace(low, high, 50)
     step = first * np.ones(50)
