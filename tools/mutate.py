@@ -39,7 +39,7 @@ COPIED = ("src", "tests", "tools", "pyproject.toml", "README.md", "constraints.t
 QUICK = ("tests/test_trust.py", "tests/laws/test_tolerances.py", "tests/oracles/test_amplification.py",
          "tests/oracles/test_oracles.py")  # fmt: skip
 BESIDE = {  # tests of other packages that look closely at a module
-    "operators": ("tests/methods",),
+    "operators": ("tests/methods", "tests/quality/test_kernel_expansion.py", "tests/engine/test_plan.py"),
     "engine": ("tests/methods", "tests/operators/test_low_rank.py"),
     "neighbors": ("tests/graphs",),
     "kernels": ("tests/methods/test_kernel_pca.py",),

@@ -428,3 +428,11 @@ def flipped(content, bit):
     changed = bytearray(content)
     changed[bit // 8] ^= 1 << bit % 8
     return bytes(changed)
+
+
+def test_bridges_between_components_come_back(tmp_path):
+    X = np.vstack([cloud(0, rows=40), cloud(1, rows=40) + 100])
+    joined = DiffusionMaps(2, n_neighbors=6, components="join").fit(X)
+    assert joined.model_.rule.geometry.bridges.nnz > 0
+    joined.save(tmp_path / "joined.outfold")
+    np.testing.assert_array_equal(load(tmp_path / "joined.outfold").transform(X), joined.transform(X))

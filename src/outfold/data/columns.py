@@ -40,12 +40,10 @@ class Preparation:
 
     columns: tuple[str, ...] = field(kw_only=False)
     scaling: str = "none"
-    centre: Annotated[Array, Axes("p")] = field(
-        default_factory=lambda: np.empty(0), repr=False
-    )  #: (columns,); empty means 0
-    scale: Annotated[Array, Axes("q"), POSITIVE] = field(
-        default_factory=lambda: np.empty(0), repr=False
-    )  #: (columns,); empty means 1
+    #: (columns,); empty means 0
+    centre: Annotated[Array, Axes("p")] = field(default_factory=lambda: np.empty(0), repr=False)
+    #: (columns,); empty means 1
+    scale: Annotated[Array, Axes("q"), POSITIVE] = field(default_factory=lambda: np.empty(0), repr=False)
     named: bool = True  #: whether the table of the fit named its columns
     width: int = 0  #: number of numeric columns in that table, if they have no names
     id: str | None = None

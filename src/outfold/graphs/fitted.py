@@ -27,9 +27,8 @@ class DenseGraph(Graph):
 
     distances: Annotated[MeasuredDistances, Axes("n d")]
     measure: Annotated[Array, Axes("n")]
-    table: Annotated[Array | None, CACHE] = field(
-        repr=False, default=None
-    )  # (n, n), between the anchors; given to the caller of gram()
+    # (n, n), between the anchors; given to the caller of gram().
+    table: Annotated[Array | None, CACHE] = field(repr=False, default=None)
     local: int | None = None
     sigma: Annotated[Array | None, Axes("n"), POSITIVE] = None
     floor: float = 0.0  # of local units
@@ -93,12 +92,10 @@ class SparseGraph(Graph):
     local: int | None = None
     sigma: Annotated[Array | None, Axes("n"), POSITIVE] = None
     floor: float = 0.0  # of local units
-    bridges: Annotated[csr_array | None, Axes("n n")] = (
-        None  # CSR: edges that join components, with the cap of their squared length
-    )
-    lists: Annotated[Lists | None, CACHE] = field(
-        repr=False, default=None
-    )  # nearest anchors of the anchors, until gram()
+    # CSR: edges that join components, with the cap of their squared length.
+    bridges: Annotated[csr_array | None, Axes("n n")] = None
+    # Nearest anchors of the anchors, until gram().
+    lists: Annotated[Lists | None, CACHE] = field(repr=False, default=None)
 
     @property
     def distances(self) -> SearchedDistances:

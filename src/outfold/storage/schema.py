@@ -26,6 +26,7 @@ from ..distances import METRICS, Distances
 from ..neural import network
 
 MOST_WHOLE = 1 << 53
+SPARSE = (Sparse, csr_array)
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Part:
     @property
     def array(self) -> bool:
         """Whether the part is an array, dense or sparse, or None."""
-        return any(kind is Sparse or get_origin(kind) is np.ndarray for kind in alternatives(self.kind))
+        return any(kind in SPARSE or get_origin(kind) is np.ndarray for kind in alternatives(self.kind))
 
 
 def is_estimator(value: object) -> bool:
@@ -196,7 +197,7 @@ def _fits(kind: Any, value: Any) -> bool:
         return type(value) is float or (type(value) is int and abs(value) <= MOST_WHOLE)
     if origin is np.ndarray:
         return isinstance(value, np.ndarray) and value.dtype.kind in "fiub"
-    if kind is Sparse:
+    if kind in SPARSE:
         return isinstance(value, csr_array)
     if origin is Literal:
         return isinstance(value, str) and value in inner
