@@ -9,8 +9,10 @@ from scipy.spatial.distance import cdist
 from catalogue import quietly
 from functions import MEASURE, RUNNER, X, Y, Z, fitted, gaussian, known_of, learnt, scikit_ridge
 from outfold import DiffusionMaps, datasets, landmarks
+from outfold._runtime.threads import Threads
 from outfold.distances import Metric
 from outfold.extensions import CompressedDiffusion, GeometricHarmonics, KernelRidge, LaplacianPyramid
+from outfold.extensions.samples import Samples
 
 # -- kernel ridge --------------------------------------------------------------------------
 
@@ -193,3 +195,10 @@ def test_landmarks_of_compressed_diffusion_are_chosen_as_those_of_a_method(choic
 
 S, _ = datasets.s_curve(250, random_state=0)
 HELD, _ = datasets.s_curve(60, random_state=1)
+
+
+@pytest.mark.parametrize(("rows", "count"), [(3, 2), (40, 20), (1100, 500)])
+def test_compressed_diffusion_takes_half_of_the_points_as_landmarks_at_most_500(rows, count):
+    points = np.random.default_rng(0).normal(size=(rows, 3))
+    model = CompressedDiffusion().fit(Samples.of(points, points[:, :2], np.ones(rows)), Threads(1))
+    assert len(model.distances.anchors) == count
