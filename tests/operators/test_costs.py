@@ -1,0 +1,52 @@
+"""Costs: how they grow with rows, landmarks, features and neighbours. Their constants are measured, not tested."""
+
+import pytest
+
+from outfold import DiffusionMaps, Roseland, plan
+from outfold.operators import costs
+
+
+def seconds(shape, method):
+    return {stage.name: stage.seconds for stage in plan(shape, method).stages}
+
+
+def held(shape, method):
+    return {stage.name: stage.bytes for stage in plan(shape, method).stages}
+
+
+@pytest.mark.parametrize("n_neighbors", [None, 16])
+def test_passes_over_twice_the_rows_take_twice_as_long(n_neighbors):
+    method = Roseland(4, landmarks=2000, n_neighbors=n_neighbors, memory="100GB")
+    once, twice = seconds((10**5, 5), method), seconds((2 * 10**5, 5), method)
+    for name in ("first pass", "second pass"):
+        assert twice[name] == pytest.approx(2 * once[name], rel=1e-9)
+
+
+def test_products_of_dense_rows_grow_with_the_square_of_the_landmarks():
+    """The second pass is the first and the products; the first is linear in the landmarks."""
+    few, many = (seconds((10**5, 5), Roseland(4, landmarks=m, n_neighbors=None)) for m in (1000, 2000))
+    assert many["first pass"] == pytest.approx(2 * few["first pass"], rel=1e-9)
+    products = [one["second pass"] - one["first pass"] for one in (few, many)]
+    assert products[1] == pytest.approx(4 * products[0], rel=1e-9)
+
+
+def test_products_of_sparse_rows_grow_with_the_square_of_the_neighbors():
+    few, many = (seconds((10**5, 5), Roseland(4, landmarks=5000, n_neighbors=k, memory="100GB")) for k in (8, 16))
+    assert many["second pass"] == pytest.approx(
+        4 * few["second pass"], rel=1e-9
+    )  # one pass searches, the other multiplies
+
+
+def test_a_dense_kernel_holds_the_square_of_its_rows():
+    once, twice = (held((n, 5), DiffusionMaps(n_neighbors=None)) for n in (2000, 4000))
+    assert twice["kernel"] == pytest.approx(4 * once["kernel"], rel=1e-9)
+    assert once["kernel"] >= 8 * 2000**2
+
+
+@pytest.mark.parametrize("features", [3, 9, 50])
+def test_a_search_takes_longer_with_more_of_anything(features):
+    base = costs.search_seconds(features, 1000, 5000, 10)
+    assert costs.search_seconds(features, 2000, 5000, 10) == pytest.approx(2 * base)
+    assert costs.search_seconds(features + 1, 1000, 5000, 10) > base
+    wider = costs.search_seconds(features, 1000, 5000, 20)
+    assert wider == pytest.approx(2 * base) if features <= 10 else wider == base
