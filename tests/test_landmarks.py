@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist, pdist
 
-from catalogue import quietly
+from catalogue import cloud, quietly
 from outfold import (
     ClassicalMDS,
     DiffusionMaps,
@@ -161,3 +161,12 @@ def test_the_smallest_fraction_is_two_landmarks():
     assert count_of(0.02, 100) == 2
     assert count_of(0.03, 100) == 3
     assert len(select(Random(1e-9)).points) == 2
+
+
+def test_farthest_points_do_not_depend_on_the_origin():
+    points = cloud(0, rows=60)
+    here, there = (
+        landmarks.FarthestPoint(7).select(InMemory(X), np.ones(60), np.random.default_rng(0)).index
+        for X in (points, points + 1000.0)
+    )
+    np.testing.assert_array_equal(here, there)

@@ -40,7 +40,7 @@ QUICK = ("tests/test_trust.py", "tests/laws/test_tolerances.py", "tests/oracles/
          "tests/oracles/test_oracles.py")  # fmt: skip
 BESIDE = {  # tests of other packages that look closely at a module
     "operators": ("tests/methods", "tests/quality/test_kernel_expansion.py", "tests/engine/test_plan.py"),
-    "engine": ("tests/methods", "tests/operators/test_low_rank.py"),
+    "engine": ("tests/methods", "tests/extensions", "tests/operators/test_low_rank.py"),
     "neighbors": ("tests/graphs",),
     "kernels": ("tests/methods/test_kernel_pca.py",),
     "landmarks": ("tests/methods/test_roseland.py",),

@@ -127,3 +127,11 @@ def test_no_way_back():
         KernelPCA(kernel="precomputed").fit(table).inverse_transform(np.zeros((2, 2)))
     with pytest.raises(ValueError, match="3 columns, but the embedding has 2 components"):
         KernelPCA().fit(X).inverse_transform(np.zeros((2, 3)))
+
+
+def test_the_default_gamma_is_that_of_the_bandwidth_that_is_reported():
+    X = cloud(0, rows=60)
+    auto = KernelPCA(3, kernel="rbf").fit(X)
+    asked = KernelPCA(3, kernel="rbf", gamma=1 / (2 * auto.report_.epsilon)).fit(X)
+    np.testing.assert_allclose(auto.eigenvalues_, asked.eigenvalues_, rtol=1e-12)
+    np.testing.assert_allclose(auto.embedding_, asked.embedding_, atol=1e-12)
