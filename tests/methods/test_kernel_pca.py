@@ -129,9 +129,9 @@ def test_no_way_back():
         KernelPCA().fit(X).inverse_transform(np.zeros((2, 3)))
 
 
-def test_the_default_gamma_is_that_of_the_bandwidth_that_is_reported():
+def test_gamma_auto_is_that_of_the_bandwidth_that_is_reported():
     X = cloud(0, rows=60)
-    auto = KernelPCA(3, kernel="rbf").fit(X)
+    auto = KernelPCA(3, kernel="rbf", gamma="auto").fit(X)
     asked = KernelPCA(3, kernel="rbf", gamma=1 / (2 * auto.report_.epsilon)).fit(X)
     np.testing.assert_allclose(auto.eigenvalues_, asked.eigenvalues_, rtol=1e-12)
     np.testing.assert_allclose(auto.embedding_, asked.embedding_, atol=1e-12)
