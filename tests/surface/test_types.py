@@ -54,7 +54,7 @@ FAULTS = {
     "the model's look is misspelt": Fault("methods/base.py", "self.model_.look(Z, ", "self.model_.lok(Z, "),
     "a graph is a string": Fault(
         "graphs/rules.py",
-        "return DenseGraph(found.distances, found.measure, found.squared, slack=slack)",
+        "return DenseGraph(distances=found.distances, measure=found.measure, table=found.squared, slack=slack)",
         'return "dense"',
     ),
     "the runner of an extension is lost": Fault(

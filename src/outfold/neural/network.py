@@ -54,7 +54,8 @@ class Network(FittedExtension):
     """o(x) = W_L a(... a(W_1 x + b_1) ...) + b_L; ``source`` standardises x, and ``target`` scales o back.
 
     >>> one = Standardization(np.zeros(1), np.ones(1))
-    >>> hinge = Network((np.array([[1.0, -1.0]]), np.ones((2, 1))), (np.zeros(2), np.zeros(1)), "relu", one, one)
+    >>> layers = {"weights": (np.array([[1.0, -1.0]]), np.ones((2, 1))), "biases": (np.zeros(2), np.zeros(1))}
+    >>> hinge = Network(**layers, activation="relu", source=one, target=one)
     >>> hinge.embed(np.array([[-3.0], [2.0]]), Threads(1)).ravel().tolist()
     [3.0, 2.0]
     """
