@@ -75,3 +75,21 @@ def test_softmax_rows(seed):
         logits = table + np.log(gain)
         expected = np.exp(logits - np.logaddexp.reduce(logits, axis=1)[:, None])
         np.testing.assert_allclose(weights, expected, rtol=1e-10, atol=1e-300)
+
+
+def test_the_sums_of_a_row_do_not_depend_on_where_the_arrays_lie():
+    """Each array starts right behind the other, where a compiler's check for overlap would take another path."""
+    n = 299
+    rng = np.random.default_rng(0)
+    values, gain, measure = -rng.uniform(0, 3, (1, n)), rng.uniform(0.5, 1, n), np.ones(n)
+    answers = set()
+    for order in ([0, 1, 2], [1, 0, 2], [1, 2, 0], [2, 1, 0], [0, 2, 1], [2, 0, 1]):
+        for gap in range(4):
+            room = np.zeros(3 * n + 16)
+            parts = [room[place * n + place * gap :][:n] for place in range(3)]
+            here = dict(zip(order, parts))
+            here[0][:], here[1][:], here[2][:] = values[0], gain, measure
+            top, total, mass = np.empty((3, 1))
+            exponentials.softmax(here[0].reshape(1, n), 1.0, here[1], here[2], -42.0, top, total, mass)
+            answers.add((total[0], mass[0], here[0].tobytes()))
+    assert len(answers) == 1

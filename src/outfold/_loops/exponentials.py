@@ -98,12 +98,16 @@ def tops_of_parts(row: Array, factor: float, tops: Array) -> float:
 def scaled_sums(values: Array, first: int, gain: Array, measure: Array) -> tuple[float, float]:
     """Multiply ``values`` by their gain in place; entry j belongs to column ``first`` + j.
 
-    Returns the sum of gain * value and the sum of measure * value.
+    Returns the sum of gain * value and the sum of measure * value. No loop both sums and writes: the compiler would
+    sum in another order wherever it cannot rule out that the arrays overlap, so the last bit would depend on where
+    they lie in memory.
     """
     total, mass = 0.0, 0.0
     for j in range(len(values)):
         mass += values[j] * measure[first + j]
+    for j in range(len(values)):
         values[j] *= gain[first + j]
+    for j in range(len(values)):
         total += values[j]
     return total, mass
 
