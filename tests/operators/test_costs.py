@@ -50,3 +50,13 @@ def test_a_search_takes_longer_with_more_of_anything(features):
     assert costs.search_seconds(features + 1, 1000, 5000, 10) > base
     wider = costs.search_seconds(features, 1000, 5000, 20)
     assert wider == pytest.approx(2 * base) if features <= 10 else wider == base
+
+
+@pytest.mark.parametrize("n_neighbors", [None, 16])
+def test_passes_on_two_threads_take_half_as_long(n_neighbors):
+    one, two = (
+        seconds((10**5, 5), Roseland(4, landmarks=2000, n_neighbors=n_neighbors, memory="100GB", n_jobs=jobs))
+        for jobs in (1, 2)
+    )
+    for name in ("first pass", "second pass"):
+        assert two[name] == pytest.approx(one[name] / 2, rel=1e-9)
