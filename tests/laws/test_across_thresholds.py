@@ -67,6 +67,7 @@ def _tolerance(model, values):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_laws_hold_beyond_every_switch(switched, name):
+    """The laws that are called here assert."""
     for kind, (seed, rows, features) in CLOUDS.items():
         X = cloud(seed, kind, rows, features)
         for law in LAWS:
