@@ -25,11 +25,14 @@ from outfold import (
     Roseland,
     SpectralClustering,
     graphs,
+    kernels,
     landmarks,
 )
 from outfold.exceptions import OutfoldWarning
 from outfold.extensions import Auto, Barycentric, KernelRidge, Nystrom
 from outfold.neural import Net
+from outfold.operators import gaussian_pairs
+from outfold.operators.low_rank import LowRankRule
 from outfold.solvers import LowRank
 
 ROOT = pathlib.Path(__file__).parents[1]  # of the repository
@@ -41,23 +44,45 @@ ALL_METHODS = {
     "diffusion-maps t=1/2 indices": DiffusionMaps([1, 3], t=0.5),
     "diffusion-maps landmarks": DiffusionMaps(landmarks=0.7, random_state=0),
     "diffusion-maps lanczos": DiffusionMaps(solver="lanczos"),
-    "diffusion-maps manhattan": DiffusionMaps(metric="manhattan"),
-    "diffusion-maps union": DiffusionMaps(n_neighbors=6),
-    "diffusion-maps union by brute force": DiffusionMaps(n_neighbors=graphs.Union(6, search="brute")),
-    "diffusion-maps union manhattan": DiffusionMaps(n_neighbors=6, metric="manhattan"),
-    "diffusion-maps mutual": DiffusionMaps(n_neighbors=graphs.Mutual(8)),
-    "diffusion-maps ball": DiffusionMaps(n_neighbors=graphs.Ball("auto"), alpha=0),
-    "diffusion-maps threshold": DiffusionMaps(threshold=1e-3),
-    "diffusion-maps self-tuning": DiffusionMaps(kernel="self_tuning"),
-    "diffusion-maps self-tuning union": DiffusionMaps(kernel="self_tuning", n_neighbors=9, t=2),
-    "diffusion-maps largest component": DiffusionMaps(n_neighbors=6, components="largest"),
-    "diffusion-maps joined": DiffusionMaps(n_neighbors=6, components="join"),
+    "diffusion-maps manhattan": DiffusionMaps(metric="manhattan", epsilon=0.7, kernel="adaptive"),
+    "diffusion-maps 6 nearest": DiffusionMaps(n_neighbors=6),
+    "diffusion-maps 6 nearest, largest component": DiffusionMaps(n_neighbors=6, components="largest"),
+    "diffusion-maps 6 nearest, joined": DiffusionMaps(n_neighbors=6, components="join"),
     "diffusion-maps canonical": DiffusionMaps(coordinates="canonical"),
-    "diffusion-maps canonical alpha=0 union": DiffusionMaps(coordinates="canonical", n_neighbors=6, alpha=0, t=2),
+    "diffusion-maps canonical alpha=1/2 6 nearest": DiffusionMaps(
+        coordinates="canonical", n_neighbors=6, alpha=0.5, t=2
+    ),
+    "diffusion-maps variable": DiffusionMaps(kernel="variable", t=0),
+    "diffusion-maps variable of dimension 2": DiffusionMaps(kernel=kernels.Variable(2), n_neighbors=8, alpha=0.5, t=0),
+    "diffusion-maps variable landmarks": DiffusionMaps(kernel="variable", t=0, landmarks=0.7, random_state=0),
+    "diffusion-maps gaussian": DiffusionMaps(kernel="gaussian"),
+    "diffusion-maps gaussian alpha=0 t=0": DiffusionMaps(kernel="gaussian", alpha=0, t=0),
+    "diffusion-maps gaussian alpha=1/2 t=3": DiffusionMaps(kernel="gaussian", alpha=0.5, t=3),
+    "diffusion-maps gaussian landmarks": DiffusionMaps(kernel="gaussian", landmarks=0.7, random_state=0),
+    "diffusion-maps gaussian manhattan": DiffusionMaps(kernel="gaussian", metric="manhattan"),
+    "diffusion-maps union": DiffusionMaps(kernel="gaussian", n_neighbors=6),
+    "diffusion-maps union by brute force": DiffusionMaps(
+        kernel="gaussian", n_neighbors=graphs.Union(6, search="brute")
+    ),
+    "diffusion-maps union manhattan": DiffusionMaps(kernel="gaussian", n_neighbors=6, metric="manhattan"),
+    "diffusion-maps mutual": DiffusionMaps(kernel="gaussian", n_neighbors=graphs.Mutual(8)),
+    "diffusion-maps ball": DiffusionMaps(kernel="gaussian", n_neighbors=graphs.Ball("auto"), alpha=0),
+    "diffusion-maps threshold": DiffusionMaps(kernel="gaussian", threshold=1e-3),
+    "diffusion-maps self-tuning": DiffusionMaps(kernel="self_tuning", n_neighbors=None),
+    "diffusion-maps self-tuning union": DiffusionMaps(kernel="self_tuning", n_neighbors=9, t=2),
+    "diffusion-maps largest component": DiffusionMaps(kernel="gaussian", n_neighbors=6, components="largest"),
+    "diffusion-maps joined": DiffusionMaps(kernel="gaussian", n_neighbors=6, components="join"),
+    "diffusion-maps gaussian canonical": DiffusionMaps(kernel="gaussian", coordinates="canonical"),
+    "diffusion-maps canonical alpha=0 union": DiffusionMaps(
+        kernel="gaussian", coordinates="canonical", n_neighbors=6, alpha=0, t=2
+    ),
     "laplacian-eigenmaps binary": LaplacianEigenmaps(n_neighbors=6, epsilon=np.inf),
     "laplacian-eigenmaps continuous k-nn": LaplacianEigenmaps(kernel="continuous_knn", laplacian="unnormalized"),
     "laplacian-eigenmaps": LaplacianEigenmaps(),
     "laplacian-eigenmaps unnormalized": LaplacianEigenmaps(laplacian="unnormalized"),
+    "laplacian-eigenmaps gaussian": LaplacianEigenmaps(kernel="gaussian"),
+    "laplacian-eigenmaps gaussian unnormalized": LaplacianEigenmaps(kernel="gaussian", laplacian="unnormalized"),
+    "laplacian-eigenmaps variable": LaplacianEigenmaps(kernel="variable"),
     "spectral-clustering": SpectralClustering(3),
     "spectral-clustering ng-jordan-weiss": SpectralClustering(3, normalize_rows=True),
     "kernel-pca": KernelPCA(),
@@ -75,10 +100,15 @@ ALL_METHODS = {
     "isomap largest component": Isomap(n_neighbors=6, components="largest"),
     "roseland": Roseland(landmarks=0.6, random_state=0),
     "roseland alpha=0 t=2": Roseland(landmarks=0.5, alpha=0, t=2, random_state=0),
-    "roseland nearest landmarks": Roseland(landmarks=0.7, n_neighbors=6, random_state=0),
-    "roseland t=0 manhattan": Roseland(landmarks=0.7, n_neighbors=6, t=0, metric="manhattan", random_state=0),
-    "roseland by farthest points": Roseland(landmarks=landmarks.FarthestPoint(0.5)),
-    "diffusion-maps by k-means": DiffusionMaps(landmarks=landmarks.KMeans(0.6), random_state=0),
+    "roseland 6 nearest": Roseland(landmarks=0.7, n_neighbors=6, t=0, metric="manhattan", random_state=0),
+    "roseland gaussian": Roseland(kernel="gaussian", landmarks=0.6, random_state=0),
+    "roseland gaussian alpha=0 t=2": Roseland(kernel="gaussian", landmarks=0.5, alpha=0, t=2, random_state=0),
+    "roseland nearest landmarks": Roseland(kernel="gaussian", landmarks=0.7, n_neighbors=6, random_state=0),
+    "roseland t=0 manhattan": Roseland(
+        kernel="gaussian", landmarks=0.7, n_neighbors=6, t=0, metric="manhattan", random_state=0
+    ),
+    "roseland by farthest points": Roseland(kernel="gaussian", landmarks=landmarks.FarthestPoint(0.5)),
+    "diffusion-maps by k-means": DiffusionMaps(kernel="gaussian", landmarks=landmarks.KMeans(0.6), random_state=0),
     "isomap by k-means": Isomap(n_neighbors=6, landmarks=landmarks.KMeans(0.5), random_state=0),
     "isomap by minimal distance": Isomap(n_neighbors=6, landmarks=landmarks.MinDistance(0.6), random_state=0),
     "classical-mds by inverse density": ClassicalMDS(landmarks=landmarks.InverseDensity(0.6), random_state=0),
@@ -188,7 +218,7 @@ def smallest(estimator) -> float:
 
     Never from the report: code that claims to magnify rounding would then be allowed to be wrong by as much.
     """
-    small_end = getattr(estimator, "laplacian", "") == "unnormalized"
+    small_end = getattr(estimator, "laplacian", "") == "unnormalized" or has_rates(estimator)
     if small_end or isinstance(estimator, LocallyLinearEmbedding | PHATE | DiffusionNet | GRAE):
         return 1.0
     values = np.abs(estimator.eigenvalues_)
@@ -199,16 +229,26 @@ def smallest(estimator) -> float:
     return float(values.min())
 
 
+def has_rates(estimator) -> bool:
+    """Whether ``eigenvalues_`` are rates, of a kernel whose row divides by 1 - mu s >= 1/2."""
+    kernel = getattr(estimator, "kernel", "")
+    return isinstance(kernel, kernels.Variable) or kernel == "variable"
+
+
 def size_of(values) -> float:
     return max(1.0, float(np.abs(values).max()))
 
 
 def _of_low_rank(estimator) -> float:
     """Rounding of a low-rank row: its weights are as large as tolerance^(-1/2) lambda^(t - 1/2); 0 for others."""
-    if not isinstance(getattr(estimator, "solver", None), LowRank):
-        return 0.0
+    solver = getattr(estimator, "solver", None)
+    if not isinstance(solver, LowRank):  # a Gaussian of all pairs may be of low rank by itself
+        model = getattr(estimator, "model_", None)
+        if not isinstance(getattr(model, "rule", None), LowRankRule):
+            return 0.0
+        solver = LowRank(gaussian_pairs.TOLERANCE)
     power = min(0.0, getattr(estimator, "t", 0) - 0.5)
-    return 1e-15 * estimator.solver.tolerance**-0.5 * smallest(estimator) ** power
+    return 1e-15 * solver.tolerance**-0.5 * smallest(estimator) ** power
 
 
 def tolerance(estimator, values) -> float:

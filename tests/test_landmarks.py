@@ -170,3 +170,59 @@ def test_farthest_points_do_not_depend_on_the_origin():
         for X in (points, points + 1000.0)
     )
     np.testing.assert_array_equal(here, there)
+
+
+@choices
+def test_weighted_rows_have_the_landmarks_of_repeated_rows_in_any_order(choice):
+    rng = np.random.default_rng(1)
+    points, weights = np.vstack([X[:120], X[:30]]), rng.integers(0, 4, 150)
+    repeated = rng.permutation(np.repeat(points, weights, axis=0))
+    one, two = select(choice(40), points, weights.astype(float), 5), select(choice(40), repeated, seed=5)
+    first, second = (np.lexsort(found.points.T) for found in (one, two))
+    np.testing.assert_allclose(one.points[first], two.points[second], atol=1e-12)
+    np.testing.assert_allclose(one.measure[first], two.measure[second], atol=1e-12)
+    assert len(np.unique(one.points, axis=0)) == len(one.points)
+
+
+def test_rows_without_copies_and_weights_are_drawn_by_number():
+    """As files are: the rows that a generator of this seed names, whatever their content."""
+    drawn = select(Random(50), seed=7)
+    np.testing.assert_array_equal(drawn.index, np.sort(np.random.default_rng(7).choice(600, 50, replace=False)))
+    absent = np.ones(600)
+    absent[::3] = 0
+    some = select(Random(50), weights=absent, seed=7)
+    np.testing.assert_array_equal(some.points, select(Random(50), X[absent > 0], seed=7).points)
+
+
+def test_places_are_drawn_evenly_whatever_their_weight_and_light_ones_more_rarely():
+    points = np.arange(40.0)[:, None]
+    weights = np.repeat([1.0, 50.0, 0.5, 0.1], 10)
+    chosen = np.zeros(40)
+    for seed in range(2000):
+        chosen[select(Random(4), points, weights, seed).index] += 1
+    share = chosen.reshape(4, 10).mean(axis=1) / 2000  # each draw is in proportion to min(weight, 1): 1, 1, 0.5, 0.1
+    assert share[0] == pytest.approx(share[1], rel=0.06)
+    assert share[2] == pytest.approx(share[0] / 2, rel=0.15)
+    assert share[3] == pytest.approx(share[0] / 10, rel=0.3)
+    assert np.abs(chosen[:20] / chosen[:20].mean() - 1).max() < 0.25
+
+
+def test_the_measure_of_a_random_landmark_is_that_of_its_place():
+    points, weights = np.array([[0.0], [1.0], [0.0], [2.0]]), np.array([1.0, 2.5, 3.0, 0.0])
+    found = select(Random(2), points, weights)
+    assert found.points.ravel().tolist() == [0.0, 1.0]
+    assert found.index.tolist() == [0, 1]
+    assert found.measure.tolist() == [4.0, 2.5]
+
+
+@choices
+def test_landmarks_are_counted_in_places(choice):
+    """A fraction of the distinct rows; a count beyond them takes them all; one beyond all rows is an error."""
+    points = np.repeat(X[:30], 4, axis=0)
+    fewer = 2 if choice is landmarks.KMeans else 0  # centres to which no row is nearest are left out
+    assert 15 - fewer <= len(select(choice(0.5), points).points) <= 15
+    assert 30 - fewer <= len(select(choice(50), points).points) <= 30
+    assert 30 - fewer <= len(select(choice(50), X[:30], np.full(30, 4.0)).points) <= 30
+    for rows, weights in ((points, None), (X[:30], np.full(30, 4.0))):
+        with pytest.raises(ValueError, match="more landmarks than there are training rows"):
+            select(choice(121), rows, weights)

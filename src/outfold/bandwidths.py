@@ -1,8 +1,8 @@
 """Rules that choose epsilon from the distances between the anchors.
 
-Every rule is a value: ``rule.bandwidth(statistics) -> Bandwidth``. A whole-number measure counts repeated rows, so
-weighting a row by 3 and repeating it three times give the same epsilon. The kernel is exp(-d^2 / (2 epsilon)): a
-length sigma chosen by a rule becomes epsilon = sigma^2.
+Every rule is a value: ``rule.bandwidth(statistics) -> Bandwidth``. Weighting a row by 3 and repeating it three times
+give the same epsilon, and so does every rule but ``Slope`` for fractions in between, continuously. The kernel is
+exp(-d^2 / (2 epsilon)): a length sigma chosen by a rule becomes epsilon = sigma^2.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol, runtime_checkabl
 import numpy as np
 
 from ._runtime.typing import FREE, POSITIVE, Array, Interval
+from .data.weights import at_whole_numbers, mean_at_rank
 
 ALL_EQUAL = (
     "All training points are equal (or so close that squared distances underflow), so there is no geometry to "
@@ -39,6 +40,11 @@ class PairStatistics(Protocol):
         def measure(self) -> Array: ...
 
         @property
+        def total(self) -> float:
+            """Number of neighbours that all anchors count together."""
+            ...
+
+        @property
         def widest(self) -> float:
             """Number of neighbours in the graph; inf if it has no such number."""
             ...
@@ -49,7 +55,7 @@ class PairStatistics(Protocol):
             ...
 
     def radius(self, k: float) -> float:
-        """Return the median over the anchors of the distance within which mass k lies, without the point itself."""
+        """Return the median over the anchors of the distance to neighbour k, without the point itself."""
         ...
 
     def pairs(self) -> tuple[Array, Array]:
@@ -100,8 +106,8 @@ class Percentile(BandwidthRule):
         if not positive.any():
             return _positive(0.0, "percentile")
         values, weights, level = values[positive], weights[positive], self.q / 100
-        uniform = np.all(weights == weights[0])
-        chosen = np.quantile(np.sqrt(values), level) if uniform else _quantile(np.sqrt(values), weights, level)
+        once = np.all(weights == 1)
+        chosen = np.quantile(np.sqrt(values), level) if once else _quantile(np.sqrt(values), weights, level)
         return _positive(float(chosen) ** 2, f"{self.q:g}th percentile of distances")
 
 
@@ -122,25 +128,35 @@ class Neighbor(BandwidthRule):
     k: Annotated[int | Literal["auto"], Interval(1)] = "auto"
 
     def bandwidth(self, statistics: PairStatistics) -> Bandwidth:
-        total = statistics.measure.sum()
+        total = statistics.total
+        if total < 2:
+            raise ValueError(
+                f"The sample weights add up to {total:.3g} neighbours, too few to choose epsilon from: a weight is the "
+                "number of copies of a row. Pass outfold.data.normalize_weights(sample_weight) if only their ratios "
+                "matter."
+            )
         dimension = self._dimension(statistics)
-        if self.k == "auto":
-            k = min(max(8.0, 0.152 * total ** (2 / (dimension + 2))), max(1.0, total / 4))
-            edge = statistics.widest / 2 ** min(dimension, 2.0)  # the k at which the longest edges are about two sigma
-            k = min(k, max(edge, min(3.0, statistics.widest / 2)))
-        else:
-            k = float(min(self.k, total - 1))
-        k = max(1.0, float(int(k)))
+        k = at_whole_numbers(lambda n: self._whole_k(n, dimension, statistics.widest), total)
         radius = statistics.radius(k)
         while radius == 0 and k < total - 1:  # the median row has more than k copies
             k = min(2 * k, total - 1)
             radius = statistics.radius(k)
         return _positive(radius**2, f"median distance to neighbour {k:g}", dimension)
 
+    def _whole_k(self, total: float, dimension: float, widest: float) -> float:
+        """Return the k for ``total`` points; a whole number."""
+        if self.k == "auto":
+            k = min(max(8.0, 0.152 * total ** (2 / (dimension + 2))), max(1.0, total / 4))
+            edge = widest / 2 ** min(dimension, 2.0)  # the k at which the longest edges are about two sigma
+            k = min(k, max(edge, min(3.0, widest / 2)))
+        else:
+            k = float(min(self.k, total - 1))
+        return max(1.0, float(int(k)))
+
     @staticmethod
     def _dimension(statistics: PairStatistics) -> float:
-        total = statistics.measure.sum()
-        near, far = (max(1.0, float(int(min(k, total / s)))) for k, s in ((8, 8), (32, 2)))
+        near = at_whole_numbers(lambda n: max(1.0, float(int(min(8, n / 8)))), statistics.total)
+        far = at_whole_numbers(lambda n: max(1.0, float(int(min(32, n / 2)))), statistics.total)
         inner, outer = statistics.radius(near), statistics.radius(far)
         if not 0 < inner < outer:
             return 2.0
@@ -199,9 +215,6 @@ def _positive(epsilon: float, how: str, dimension: float | None = None) -> Bandw
 
 
 def _quantile(values: Array, weights: Array, level: float) -> float:
-    """Return the linear-interpolation quantile of values repeated ``weights`` times."""
-    order = np.argsort(values)
-    values, last = values[order], np.cumsum(weights[order]) - 1  # rank of each value's last copy
-    rank = level * last[-1]
-    below, above = (values[np.searchsorted(last, np.array(r) - 1e-9)] for r in (np.floor(rank), np.ceil(rank)))
-    return float(below + (above - below) * (rank - np.floor(rank)))
+    """Return the linear-interpolation quantile of values repeated ``weights`` times, which may be fractions."""
+    total = float(weights.sum())
+    return mean_at_rank(values, weights, level * max(total - 1.0, 0.0) + min(total, 1.0))

@@ -15,7 +15,7 @@ import numpy as np
 from . import neighbors
 from ._loops.elementwise import exponential
 from ._runtime.threads import Threads, row_blocks
-from ._runtime.typing import POSITIVE, WHOLE, Array, Axes
+from ._runtime.typing import POSITIVE, WHOLE, Array, Axes, Interval
 from .bandwidths import NO_BANDWIDTH, Bandwidth, BandwidthRule, Fixed, Neighbor, PairStatistics, Percentile
 from .distances import Distances, Metric, PointDistances, PointMetric, clip_entries
 from .graphs.drawing import expect_kind
@@ -128,6 +128,20 @@ class Affinity(Kernel, FittedKernel):
         raise ValueError("Affinities are given, so no distance belongs to a threshold: keep every pair.")
 
 
+@dataclass(frozen=True)
+class Variable:
+    """kernel="variable" with a known dimension: the generator of Laplace-Beltrami on uneven samples.
+
+    >>> from outfold import DiffusionMaps
+    >>> from outfold.datasets import circle
+    >>> maps = DiffusionMaps(kernel=Variable(dim=1)).fit(circle(500, random_state=0))
+    >>> (2 * maps.eigenvalues_).round().tolist()
+    [1.0, 1.0]
+    """
+
+    dim: Annotated[float | None, Interval(0.0, open_low=True)] = None  # None: estimated
+
+
 GIVEN = Bandwidth(float("nan"), "none: kernel values are given")
 NAMED = ("additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial", "rbf", "sigmoid")
 
@@ -148,10 +162,12 @@ class Named:
             return self.degree == int(self.degree) and self.coef0 >= 0
         return self.name in ("rbf", "linear", "cosine", "laplacian", "chi2")
 
-    def fit(self, points: Array, measure: Array, runner: Threads) -> tuple[KernelValues, Array, Reference]:
+    def fit(
+        self, points: Array, measure: Array, runner: Threads, weighed: bool = False
+    ) -> tuple[KernelValues, Array, Reference]:
         """Return (fitted kernel, its values between the points (n, n), reference for the support of new rows)."""
         distances = Metric().fit(points)
-        nearness, reference = Nearness.of(_nearest_place(distances, runner), measure)
+        nearness, reference = Nearness.of(_nearest_place(distances, runner), measure, weighed)
         bandwidth = NO_BANDWIDTH
         usual = 1.0 if self.name == "chi2" else 1 / points.shape[1]
         gamma = usual if self.gamma is None or isinstance(self.gamma, str) else self.gamma
@@ -379,6 +395,7 @@ __all__ = [
     "Fixed",
     "Gaussian",
     "GaussianKernel",
+    "Variable",
     "epsilon_from_gamma",
     "epsilon_from_plain",
     "epsilon_from_sigma",

@@ -3,6 +3,10 @@
 Every rule has a method ``select``, seeded by the estimator's ``random_state``. ``size`` is a count (int) or a fraction
 of the rows (float). Rows drawn uniformly at random keep their own weight. The other rules choose points regardless of
 the density of the rows, so each landmark gets the total weight of the rows it is nearest to (scaled to mean 1).
+
+Landmarks are distinct. Where rows in memory have copies or weights (other than 0, absence, and 1), equal rows are one
+candidate of their joint weight, and random choices depend on the content of the candidates, not on their number: so
+weights equal repeated rows, in any order. Other rows, and rows that are not in memory, are drawn by their row number.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from ._runtime.ownership import own
 from ._runtime.threads import Threads, row_blocks
 from ._runtime.typing import NAN, WHOLE, Array, Axes, Interval
 from .bandwidths import Neighbor, Percentile
+from .data.places import count_neighbors, find_places, hash_rows, scramble
 from .data.sources import InMemory, Source
 from .distances import Metric, PointMetric
 from .graphs.drawing import check_table
@@ -38,10 +43,20 @@ class Anchors:
     points: Annotated[Array, Axes("n d"), NAN]
     index: Annotated[Array | None, Axes("n"), WHOLE]
     measure: Annotated[Array, Axes("n")]
+    weighed: bool = False  # the measure is that of the rows they are nearest to, with mean 1
 
     def at(self, rows: Array) -> Anchors:
         """Return the anchors ``rows``, in that order."""
-        return Anchors(self.points[rows], None if self.index is None else self.index[rows], self.measure[rows])
+        index = None if self.index is None else self.index[rows]
+        return Anchors(self.points[rows], index, self.measure[rows], self.weighed)
+
+    def counts(self) -> Array | None:
+        """Return how much each anchor counts as a neighbour; None: by its measure.
+
+        Equal anchors count once together (:func:`outfold.data.places.count_neighbors`). Landmarks that were weighed by
+        the rows they are nearest to count by that weight.
+        """
+        return None if self.weighed else count_neighbors(self.points, self.measure)
 
     def merge_copies(self) -> Anchors:
         """Return the anchors with equal points merged into one, which has the sum of their measures."""
@@ -114,8 +129,10 @@ class Random(_Sized):
     """
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        index = _draw_rows(measure, self.count(count_positive(measure)), rng)
-        return Anchors(rows.take(index), index, measure[index])
+        candidates = Candidates.of(rows, measure)
+        if candidates is None:
+            return _draw_anchors(rows, measure, self.count(count_positive(measure)), rng)
+        return candidates.draw(rows, candidates.count(self.size), rng)
 
 
 @dataclass(frozen=True)
@@ -126,7 +143,7 @@ class Enough(Landmarks):
         return min(rows, max(500, int(4 * np.sqrt(rows))))
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        return Random(self.count(count_positive(measure))).select(rows, measure, rng)
+        return _draw_some(self, rows, measure, rng)
 
 
 @dataclass(frozen=True)
@@ -139,7 +156,7 @@ class AtMost(Landmarks):
         return min(rows, self.most)
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        return Random(self.count(count_positive(measure))).select(rows, measure, rng)
+        return _draw_some(self, rows, measure, rng)
 
 
 @dataclass(frozen=True)
@@ -189,12 +206,12 @@ class KMeans(_Sized):
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         from sklearn.cluster import MiniBatchKMeans
 
-        points, index, count = _pool(rows, measure, self.size, rng)
-        seed = int(rng.integers(2**31 - 1))
+        pool = _pool(rows, measure, self.size, rng)
+        count, seed = pool.count, int(rng.integers(2**31 - 1))
         means = MiniBatchKMeans(count, batch_size=max(self.batch, 2 * count), n_init=1, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than centres: extra ones go
-            means.fit(points, sample_weight=measure[index])
+            means.fit(pool.points, sample_weight=pool.measure)
         return _standing_for(Anchors(means.cluster_centers_, None, np.ones(count)), rows, measure)
 
 
@@ -202,7 +219,7 @@ class KMeans(_Sized):
 class FarthestPoint(_Sized):
     """Farthest-point sampling: each landmark is the row farthest from those before.
 
-    The first is the row farthest from the mean. The landmarks cover the data evenly, edges included.
+    The first is the row farthest from the mean of the rows. The landmarks cover the data evenly, edges included.
 
     >>> from outfold import DiffusionMaps
     >>> from outfold.datasets import s_curve
@@ -212,10 +229,10 @@ class FarthestPoint(_Sized):
     """
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        points, index, count = _pool(rows, measure, self.size, rng)
-        first = int(np.square(points - points.mean(axis=0)).sum(axis=1).argmax())
-        at = np.sort(selection_loops.farthest_points(points, first, count))
-        return _standing_for(Anchors(points[at], index[at], measure[index[at]]), rows, measure)
+        pool = _pool(rows, measure, self.size, rng)
+        first = int(np.square(pool.points - pool.mean()).sum(axis=1).argmax())
+        at = np.sort(selection_loops.farthest_points(pool.points, first, pool.count))
+        return _standing_for(pool.at(at), rows, measure)
 
 
 @dataclass(frozen=True)
@@ -235,9 +252,9 @@ class MinDistance(_Sized):
     pool: int = 20
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        points, index, count = _pool(rows, measure, self.size, rng, self.pool)
-        order = rng.permutation(len(points))
-        points = points[order]
+        pool = _pool(rows, measure, self.size, rng, self.pool)
+        count, order = pool.count, rng.permutation(len(pool.points))
+        points = pool.points[order]
         low, high = 0.0, float(np.linalg.norm(np.ptp(points, axis=0)))
         kept = selection_loops.far_enough(points, 0.0, count)
         for _ in range(24):
@@ -245,9 +262,7 @@ class MinDistance(_Sized):
             found = selection_loops.far_enough(points, middle**2, count)
             low, high = (middle, high) if len(found) == count else (low, middle)
             kept = found if len(found) == count else kept
-        kept = kept[np.argsort(order[kept])]
-        index = index[order[kept]]
-        return _standing_for(Anchors(points[kept], index, measure[index]), rows, measure)
+        return _standing_for(pool.at(np.sort(order[kept])), rows, measure)
 
 
 @dataclass(frozen=True)
@@ -265,20 +280,19 @@ class InverseDensity(_Sized):
     """
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        points, index, count = _pool(rows, measure, self.size, rng)
-        some = Random(min(len(points), 2000)).select(InMemory(points), measure[index], rng)
+        pool = _pool(rows, measure, self.size, rng)
+        points = pool.points
+        some = Random(min(len(points), 2000)).select(InMemory(points), pool.measure, rng)
         distances = Metric().fit(some.points)
-        epsilon = (
-            Neighbor()
-            .bandwidth(DenseStatistics(distances=distances, squared=distances.gram(Threads()), measure=some.measure))
-            .epsilon
-        )
+        squared = distances.gram(Threads())
+        survey = DenseStatistics(distances=distances, squared=squared, measure=some.measure, counts=some.counts())
+        epsilon = Neighbor().bandwidth(survey).epsilon
         blocks = row_blocks(len(points), len(some.points))
         density = np.concatenate([np.exp(-0.5 / epsilon * distances.cross(points[b])) @ some.measure for b in blocks])
         least = max(np.quantile(density, 0.01), 1e-90 * density.max())  # large enough that 1 / cube is finite
-        odds = np.maximum(density, least) ** -3.0 * measure[index]
-        at = np.sort(rng.choice(len(points), size=count, replace=False, p=odds / odds.sum()))
-        return _standing_for(Anchors(points[at], index[at], measure[index[at]]), rows, measure)
+        odds = np.maximum(density, least) ** -3.0 * pool.measure
+        at = np.sort(rng.choice(len(points), size=pool.count, replace=False, p=odds / odds.sum()))
+        return _standing_for(pool.at(at), rows, measure)
 
 
 @dataclass(frozen=True)
@@ -300,22 +314,22 @@ class RPCholesky(_Sized):
     pool: int = 10
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        points, index, count = _pool(rows, measure, self.size, rng, self.pool)
+        pool = _pool(rows, measure, self.size, rng, self.pool)
+        points, count = pool.points, pool.count
         check_table(len(points), count, "The factors of randomly pivoted Cholesky", "a smaller size or pool")
         distances = Metric().fit(points)
         epsilon = self.epsilon or _median_squared(points[rng.permutation(len(points))[:1000]])
         factor, left = np.zeros((len(points), count)), np.ones(len(points))
         picked: list[int] = []
         while len(picked) < count:
-            at = _draw(left * measure[index], picked, rng)
+            at = _draw(left * pool.measure, picked, rng)
             column = np.exp(-0.5 / epsilon * distances.cross(distances.anchors[[at]])[0])
             column -= factor[:, : len(picked)] @ factor[at, : len(picked)]
             if column[at] > 0:
                 factor[:, len(picked)] = column / np.sqrt(column[at])
             left = np.maximum(left - factor[:, len(picked)] ** 2, 0.0)
             picked.append(at)
-        chosen = np.sort(picked)
-        return _standing_for(Anchors(points[chosen], index[chosen], measure[index[chosen]]), rows, measure)
+        return _standing_for(pool.at(np.sort(picked)), rows, measure)
 
 
 def _draw(odds: Array, taken: list[int], rng: np.random.Generator) -> int:
@@ -355,6 +369,71 @@ def count_positive(measure: Array | PartitionedMeasure) -> int:
     return sum(measure.able)
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """One row of every place, for rows in memory that have copies or weights; in the order of their content's hash."""
+
+    index: Array  # row numbers
+    measure: Array  # of all rows of the place
+    keys: Array  # hashes of the content, increasing
+
+    @classmethod
+    def of(cls, rows: Source, measure: Array) -> Candidates | None:
+        """Return the candidates; None if rows are to be drawn by their number."""
+        if not isinstance(rows, InMemory):
+            return None
+        index, points = None, rows.values
+        if measure.min() == 0:
+            index = np.flatnonzero(measure > 0)
+            points, measure = points[index], measure[index]
+        keys = hash_rows(points)
+        places = find_places(points, keys)
+        if places is None and (measure == 1).all():
+            return None
+        first = np.arange(len(points)) if places is None else places.first
+        mass = measure if places is None else places.mass(measure)
+        order = np.argsort(keys[first], kind="stable")
+        first, mass = first[order], mass[order]
+        return cls(first if index is None else index[first], mass, keys[first])
+
+    def count(self, size: int | float) -> int:
+        """Return ``size`` as a count: at most all candidates, an error if it is more than rows and copies together."""
+        places = len(self.index)
+        if not isinstance(size, int | np.integer):
+            return min(places, count_of(size, max(2, places)))
+        return min(places, count_of(size, max(places, int(self.measure.sum()))))
+
+    def draw(self, rows: Source, count: int, rng: np.random.Generator) -> Anchors:
+        """Return ``count`` random candidates; those of measure below 1 are drawn more rarely, in proportion."""
+        index, measure = (part[self._draw(count, rng)] for part in (self.index, self.measure))
+        order = np.argsort(index)
+        return Anchors(rows.take(index[order]), index[order], measure[order])
+
+    def _draw(self, count: int, rng: np.random.Generator) -> Array:
+        """Return the candidates that come first in a race whose times are -log(uniform) / min(measure, 1)."""
+        seed = np.uint64(rng.integers(2**63))
+        uniform = (scramble(self.keys ^ seed).astype(float) + 0.5) * 2.0**-64
+        return np.argsort(-np.log(uniform) / np.minimum(self.measure, 1.0), kind="stable")[:count]
+
+    def sample(self, count: int, rng: np.random.Generator) -> Candidates:
+        """Return ``count`` random candidates, in their order."""
+        at = np.sort(self._draw(count, rng))
+        return Candidates(self.index[at], self.measure[at], self.keys[at])
+
+
+def _draw_some(rule: Landmarks, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
+    """Return as many random rows as the rule counts."""
+    candidates = Candidates.of(rows, measure)
+    if candidates is None:
+        return _draw_anchors(rows, measure, rule.count(count_positive(measure)), rng)
+    return candidates.draw(rows, rule.count(len(candidates.index)), rng)
+
+
+def _draw_anchors(rows: Source, measure: Array, count: int, rng: np.random.Generator) -> Anchors:
+    index = _draw_rows(measure, count, rng)
+    return Anchors(rows.take(index), index, measure[index])
+
+
 def _draw_rows(measure: Array | PartitionedMeasure, count: int, rng: np.random.Generator) -> Array:
     """Return the sorted indices of ``count`` random rows of positive weight."""
     return _positive(measure, np.sort(rng.choice(count_positive(measure), size=count, replace=False)))
@@ -367,14 +446,40 @@ def _positive(measure: Array | PartitionedMeasure, ranks: Array) -> Array:
     return np.flatnonzero(measure > 0)[ranks] if isinstance(measure, np.ndarray) else measure.positive(ranks)
 
 
-def _pool(
-    rows: Source, measure: Array, size: int | float, rng: np.random.Generator, most: float = np.inf
-) -> tuple[Array, Array, int]:
-    """Return (points, their row indices, number of landmarks): the rows from which landmarks are chosen.
+@dataclass(frozen=True)
+class Pool:
+    """The rows from which landmarks are chosen."""
+
+    points: Array
+    index: Array  # row numbers
+    measure: Array
+    count: int  # number of landmarks
+
+    def at(self, chosen: Array) -> Anchors:
+        """Return the chosen rows as anchors, before they are weighed."""
+        return Anchors(self.points[chosen], self.index[chosen], self.measure[chosen])
+
+    def mean(self) -> Array:
+        """Return the mean of the rows, with their copies."""
+        if (self.measure == 1).all():
+            mean: Array = self.points.mean(axis=0)
+            return mean
+        return np.average(self.points, axis=0, weights=self.measure)
+
+
+def _pool(rows: Source, measure: Array, size: int | float, rng: np.random.Generator, most: float = np.inf) -> Pool:
+    """Return the rows from which landmarks are chosen.
 
     These are all rows of positive weight, or a random sample: at most ``most`` times the number of landmarks, and at
     most ``POOL_BYTES`` if the data is not in memory.
     """
+    candidates = Candidates.of(rows, measure)
+    if candidates is not None:
+        wanted = candidates.count(size)
+        if most * wanted < len(candidates.index):
+            candidates = candidates.sample(int(most * wanted), rng)
+        points = np.ascontiguousarray(rows.take(candidates.index), dtype=float)
+        return Pool(points, candidates.index, candidates.measure, wanted)
     most_of = count_positive(measure)
     count = count_of(size, most_of)
     enough = min(most_of, most * count)
@@ -382,7 +487,8 @@ def _pool(
         enough = min(enough, max(count, POOL_BYTES // (8 * rows.shape[1])))
     some = enough < most_of
     index = _draw_rows(measure, int(enough), rng) if some else _positive(measure, np.arange(most_of))
-    return np.ascontiguousarray(rows.take(index), dtype=float), index, count
+    points = np.ascontiguousarray(rows.take(index), dtype=float)
+    return Pool(points, index, np.asarray(measure[index], dtype=float), count)
 
 
 def count_of(size: int | float, rows: int) -> int:
@@ -421,4 +527,4 @@ def _standing_for(found: Anchors, rows: Source, measure: Array) -> Anchors:
         block=WEIGHED_ROWS,
     )
     some = np.flatnonzero(mass > 0)
-    return replace(found.at(some), measure=mass[some] / mass[some].mean())
+    return replace(found.at(some), measure=mass[some] / mass[some].mean(), weighed=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from ._runtime.typing import POSITIVE, Array
+from .data.weights import weighted_quantile
 
 SAMPLED_ROWS = 1_000_000  # training rows for the typical mass; if there are more, an even sample of them
 LOG_FLOOR = -700.0  # log mass of a point without neighbours in reach, where exp would underflow
@@ -32,20 +33,31 @@ class Nearness:
     unit_squared: Annotated[float, POSITIVE]  # median squared distance of an anchor to the nearest distinct anchor
 
     @classmethod
-    def of(cls, squared: Array, measure: Array) -> tuple[Nearness, Reference]:
-        """Return (nearness, reference) from the anchors' squared distances to the nearest distinct anchor."""
+    def of(cls, squared: Array, measure: Array, weighed: bool = False) -> tuple[Nearness, Reference]:
+        """Return (nearness, reference) from the anchors' squared distances to the nearest distinct anchor.
+
+        The median is continuous in the measure, unless that is ``weighed``: the weight of the rows that a landmark is
+        nearest to, which is no number of copies.
+        """
         if not np.isfinite(squared).any():
             squared = np.ones(len(squared))
         squared = np.where(np.isfinite(squared), squared, np.nanmax(squared[np.isfinite(squared)]))
-        order = np.argsort(squared)
-        half = np.searchsorted(np.cumsum(measure[order]), measure.sum() / 2 * (1 - 1e-12))
-        nearness = cls(float(squared[order[half]]))
+        nearness = cls((_step_median if weighed else _median)(squared, measure))
         lonely = np.maximum(nearness.log_mass(squared), LOG_FLOOR)
         reference = Reference.of(lonely, np.zeros(len(squared)), measure)
         return nearness, Reference(reference.typical, 4 * reference.lowest)  # flag: twice as far as 99 % of anchors
 
     def log_mass(self, squared: Array) -> Array:
         return np.maximum(-0.5 * (squared / self.unit_squared), -np.finfo(float).max)
+
+
+def _median(values: Array, measure: Array) -> float:
+    return weighted_quantile(values, measure, 0.5)
+
+
+def _step_median(values: Array, measure: Array) -> float:
+    order = np.argsort(values)
+    return float(values[order[np.searchsorted(np.cumsum(measure[order]), measure.sum() / 2 * (1 - 1e-12))]])
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """Loops over sparse rows against the same code uncompiled and against SciPy."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from catalogue import pattern, sparse_matrix
 from outfold._loops import csr
+from outfold.data.weights import mean_at_rank
 
 seeds = st.integers(0, 10**6)
 
@@ -104,6 +106,19 @@ def test_passes_over_a_graph(seed):
         for i in np.flatnonzero(full):
             held = np.cumsum(weights[index[ptr[i] : ptr[i + 1]]])
             assert out[i] == matrix.data[ptr[i] + min(np.searchsorted(held, 2.0), len(held) - 1)]
+
+
+@given(seeds, st.sampled_from([0.5, 1.0, 2.0, 2.3, 9.0]))
+def test_the_mean_at_a_rank_is_that_of_each_row(seed, rank):
+    ptr, index, matrix = pattern(seed)
+    weights = np.random.default_rng(seed).choice([0.0, 0.25, 1.0, 3.0], matrix.shape[1])
+    values = np.concatenate([np.sort(part) for part in np.split(matrix.data, ptr[1:-1])]).round(1)
+    for loop in (csr.mean_at_rank, csr.mean_at_rank.plain):
+        out = np.empty(len(ptr) - 1)
+        loop(ptr, index, values, weights, rank, out, 0, len(out))
+        for i in np.flatnonzero(np.diff(ptr)):
+            part = slice(ptr[i], ptr[i + 1])
+            assert out[i] == pytest.approx(mean_at_rank(values[part], weights[index[part]], rank), abs=1e-12)
 
 
 @given(seeds, st.sampled_from([0.02, 0.05, 0.1]))

@@ -51,3 +51,27 @@ def test_sort_rows_and_times_block(seed):
     V, out = np.random.default_rng(seed).normal(size=(9, 4)), np.empty((12, 4))
     csr.times_block(matrix.indptr, matrix.indices, matrix.data, V, out, 0, 12)
     np.testing.assert_allclose(out, matrix @ V, atol=1e-14)
+
+
+@given(seeds, st.integers(1, 8))
+def test_share_nearest(seed, k):
+    """Shares times counts add up to k, entries before the last distance are whole, and moments are their mean."""
+    rng = np.random.default_rng(seed)
+    lists = [np.sort(rng.integers(0, 6, rng.integers(8, 14))).astype(float) for _ in range(5)]
+    ptr = np.append(0, np.cumsum([len(row) for row in lists]))
+    squared = np.concatenate(lists)
+    index = np.concatenate([rng.permutation(20)[: len(row)] for row in lists])
+    counted = rng.uniform(0.7, 1.0, 20)
+    found = []
+    for loop in (selection_loops.share_nearest, selection_loops.share_nearest.plain):
+        shares, kept, moments = np.ones(len(squared)), np.empty(5, np.int64), np.empty(5)
+        loop(ptr, index, squared, counted, float(k), shares, kept, moments)
+        found.append((shares, kept, moments))
+    assert all(np.array_equal(fast, slow) for fast, slow in zip(*found))
+    for i in range(5):
+        part = slice(ptr[i], ptr[i] + kept[i])
+        mass = shares[part] * counted[index[part]]
+        total = min(float(k), counted[index[ptr[i] : ptr[i + 1]]].sum())
+        assert abs(mass.sum() - total) < 1e-9
+        assert (shares[part][squared[part] < squared[part][-1]] == 1).all()
+        assert abs(moments[i] - mass @ squared[part] / mass.sum()) < 1e-9

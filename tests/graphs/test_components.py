@@ -154,9 +154,9 @@ def test_policy_largest_embeds_it_and_extends_to_the_rest():
 
 
 def test_policy_largest_says_when_too_little_is_left():
-    copies = np.repeat(np.arange(6.0), [9, 3, 3, 3, 3, 3])[:, None] * 10
-    with pytest.raises(ValueError, match="9 of 24 anchors, 1 of them distinct: too few to embed"):
-        DiffusionMaps(1, n_neighbors=3, components="largest").fit(copies)
+    pairs = np.repeat([0.0, 1.0, 100.0, 101.0, 200.0, 201.0], [5, 4, 3, 3, 3, 3])[:, None]
+    with pytest.raises(ValueError, match="9 of 21 anchors, 2 of them distinct: too few to embed"):
+        DiffusionMaps(1, n_neighbors=2, components="largest").fit(pairs)
 
 
 @pytest.mark.parametrize("search", ["tree", "brute"])
@@ -178,7 +178,7 @@ def test_policy_join_adds_the_shortest_bridge(search):
 def test_join_refuses_what_it_cannot_do():
     with pytest.raises(ValueError, match="dense"):
         DiffusionMaps(epsilon=1e-4, n_neighbors=None, components="join").fit(two_clusters())
-    scattered = np.repeat(np.arange(300.0), 3)[:, None] ** 2 * 10
+    scattered = np.add.outer(1000.0 * np.arange(300), [0.0, 1.0]).reshape(-1, 1)  # 300 pairs, far apart
     with pytest.raises(ValueError, match="more than 100"):
         DiffusionMaps(n_neighbors=2, components="join").fit(scattered)
 

@@ -1,7 +1,7 @@
 """The laws with every switch lowered: sparse graphs, iterative solvers, compiled loops and many blocks at small n.
 
-The clouds of ``test_laws`` have at most 80 rows, below every switch: dense pairs up to 3,000 anchors, the dense solver
-up to 1,000, compiled loops from 65,536 entries, filtered Lanczos from 20,000 rows.
+The clouds of ``test_laws`` have at most 80 rows, below every switch: dense pairs up to 5,000 anchors (3,000 in local
+units), the dense solver up to 1,000, compiled loops from 65,536 entries, filtered Lanczos from 20,000 rows.
 """
 
 import numpy as np
@@ -13,6 +13,9 @@ from outfold import DiffusionMaps, distances
 from outfold._loops import elementwise
 from outfold._runtime import threads
 from outfold.graphs import AllPairs, Union, rules
+from outfold.operators import gaussian_pairs
+from outfold.operators.gaussian_pairs import Survey, Way
+from outfold.operators.low_rank import LowRankOperator
 from outfold.operators.operator import CentredOperator, LaplacianOperator, MarkovOperator, ResidualOperator
 from outfold.solvers import Auto, Krylov, Lanczos, Lobpcg, ShiftInvert, auto, lanczos
 from outfold.solvers.shift_invert import RESIDUAL_SHIFT
@@ -29,10 +32,14 @@ LAWS = [
 CLOUDS = {"plain": (0, 60, 3), "duplicates": (1, 70, 2), "grid": (2, 80, 3)}  # kind: seed, rows, features
 
 
-@pytest.fixture(params=["dense", "sparse", "crowded"])
+@pytest.fixture(params=["dense", "sparse", "crowded", "low rank"])
 def switched(request, monkeypatch):
     """Every fit takes the path of many rows: ``crowded`` is a sparse graph whose eigenvalues are close to 1."""
     mode = request.param
+    graph, pivots = (Way(name=name, bytes=0.0, seconds=0.0) for name in ("graph", "pivots"))
+
+    def ways(self, needed):
+        return [pivots] if mode == "low rank" and self.distinct is not None else [graph]
 
     def choose(self, n):
         return AllPairs(self.local) if mode == "dense" else Union(8, local=self.local)
@@ -42,11 +49,15 @@ def switched(request, monkeypatch):
             ResidualOperator: ShiftInvert(RESIDUAL_SHIFT),
             LaplacianOperator: Lobpcg(1e-6) if operator.sparse else ShiftInvert(),
             CentredOperator: Krylov(),
+            LowRankOperator: Krylov(),
             MarkovOperator: Lobpcg(1e-6) if operator.sparse and mode == "crowded" else Lanczos(),
         }
         return next(found for kind, found in solvers.items() if isinstance(operator, kind)), "a test"
 
     monkeypatch.setattr(rules.DenseOrNearest, "choose", choose)
+    monkeypatch.setattr(Survey, "ways", ways)
+    if mode != "dense":
+        monkeypatch.setattr(gaussian_pairs, "DENSE_UP_TO", 0)
     monkeypatch.setattr(Auto, "choose", solver)
     for module in (elementwise, distances):
         monkeypatch.setattr(module, "COMPILED_FROM", 1)
@@ -76,7 +87,11 @@ def test_the_laws_hold_beyond_every_switch(switched, name):
 
 
 def test_the_switches_are_low(switched):
-    report = DiffusionMaps().fit(cloud(0, rows=60)).report_
-    assert report.solver == ("lobpcg" if switched == "crowded" else "lanczos")
-    assert ("union of 8" in report.edges) == (switched != "dense")
+    X = cloud(0, rows=60)
+    plain, local = DiffusionMaps(kernel="gaussian").fit(X).report_, DiffusionMaps(kernel="self_tuning").fit(X).report_
+    words = {"dense": "all pairs", "low rank": "kernel of low rank"}
+    assert words.get(switched, "weights of at least") in plain.edges
+    assert ("kernel of low rank" in plain.edges) == (plain.solver == "krylov") == (switched == "low rank")
+    assert local.solver == ("lobpcg" if switched == "crowded" else "lanczos")
+    assert ("union of 8" in local.edges) == (switched != "dense")
     assert len(threads.row_blocks(60, 60)) == 4

@@ -28,12 +28,10 @@ from catalogue import (
 )
 from outfold import (
     GRAE,
-    PHATE,
     ClassicalMDS,
     DiffusionMaps,
     Isomap,
     KernelPCA,
-    LocallyLinearEmbedding,
     Roseland,
     landmarks,
     load,
@@ -397,16 +395,12 @@ EXTRA_CHECKS = (
 @pytest.mark.filterwarnings("ignore:X (does not have valid|has) feature names")  # checks mix arrays and frames
 def test_scikit_learn_agrees(estimator):
     excused = {}
-    four_points = "four distinct points: a graph of so few has less than two components, or LLE too few neighbours"
-    graph_of_points = isinstance(estimator, Isomap | LocallyLinearEmbedding | PHATE)
-    if (
-        graph_of_points
-        or getattr(estimator, "components", "") == "largest"
-        or getattr(estimator, "epsilon", 0) == np.inf
-    ):
+    asked = getattr(estimator, "n_neighbors", "auto")
+    if asked != "auto" or getattr(estimator, "landmarks", None) not in (None, "auto"):
+        four_points = "four distinct points: fewer than the neighbours asked for, or two landmarks for two coordinates"
         excused = dict.fromkeys(("check_sample_weights_shape", "check_sample_weights_not_overwritten"), four_points)
-    if getattr(estimator, "landmarks", None) is not None:
-        excused["check_sample_weight_equivalence_on_dense_data"] = "which rows become landmarks depends on their number"
+    if asked == 9:
+        excused["check_sample_weight_equivalence_on_dense_data"] = "nine distinct points have eight neighbours each"
     results = estimator_checks.check_estimator(clone(estimator), on_fail=None, expected_failed_checks=excused)
     failed = [(r["check_name"], r["exception"]) for r in results if r["status"] == "failed"]
     assert not failed

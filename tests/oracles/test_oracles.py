@@ -9,6 +9,7 @@ from sklearn.linear_model import LinearRegression
 from catalogue import aligned_error, cloud, quietly
 from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
 from outfold.bandwidths import Percentile
+from outfold.data import normalize_weights
 
 
 def grid_circle(n):
@@ -115,10 +116,12 @@ def test_whole_number_weights_equal_repeated_rows(estimator, epsilon):
     np.testing.assert_allclose(repeated.transform(X, on_far="nearest"), once[0], atol=1e-9)
 
 
-def test_fractional_weights_are_a_measure_whose_scale_does_not_matter():
+def test_the_scale_of_weights_matters_only_where_neighbours_are_counted():
     X, weights = cloud(3, rows=50), np.random.default_rng(3).uniform(0.1, 2, 50)
-    one = DiffusionMaps(2).fit(X, sample_weight=weights)
-    two = DiffusionMaps(2).fit(X, sample_weight=weights * 0.37)
+    one = DiffusionMaps(2, epsilon=0.8).fit(X, sample_weight=weights)
+    two = DiffusionMaps(2, epsilon=0.8).fit(X, sample_weight=weights * 0.37)
+    np.testing.assert_allclose(one.embedding_, two.embedding_, atol=1e-10)
+    one, two = (DiffusionMaps(2).fit(X, sample_weight=normalize_weights(w)) for w in (weights, weights * 0.37))
     np.testing.assert_allclose(one.embedding_, two.embedding_, atol=1e-10)
 
 

@@ -8,9 +8,9 @@ from catalogue import quietly
 from outfold import DiffusionMaps, graphs
 
 
-def check(maps, X, rows):
+def check(maps, X, rows, atol=1e-9):
     part = np.random.default_rng(0).permutation(len(X))[:rows]
-    np.testing.assert_allclose(quietly(maps.transform, X[part]), maps.embedding_[part], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(quietly(maps.transform, X[part]), maps.embedding_[part], rtol=0, atol=atol)
     report = maps.report_
     assert report.n_samples == len(X)
     assert report.residual < 1e-6
@@ -36,7 +36,7 @@ def test_wine_with_its_repeats(shared_data, n_neighbors):
 def test_cytometry(shared_data, search):
     X = np.load(shared_data / "cytof_bodenmiller" / "bodenmiller_untreated.npz", allow_pickle=False)["X"].astype(float)
     maps = quietly(DiffusionMaps(5, n_neighbors=graphs.Union(32, search=search)).fit, X)
-    check(maps, X, 500)
+    check(maps, X, 500, atol=1e-8)  # solved iteratively, to its residual
     assert maps.report_.extension_gap < 1e-3
 
 

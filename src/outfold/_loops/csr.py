@@ -45,6 +45,35 @@ def reaching(
 
 
 @Loop
+def mean_at_rank(
+    indptr: Array, indices: Array, values: Array, weights: Array, rank: float, out: Array, start: int, stop: int
+) -> None:
+    """out[i] = the mean of row i's values, sorted and repeated ``weights`` times, over the copies (rank - 1, rank].
+
+    Where a row has fewer copies, its last value takes the place of those that are missing.
+    """
+    low, high = max(rank - 1.0, 0.0), rank
+    close_low, close_high = 1e-12 * max(1.0, low), 1e-12 * max(1.0, high)
+    for i in range(start, stop):
+        held, below = 0.0, low
+        base, mean = np.nan, 0.0
+        last = indptr[i + 1] - 1
+        for p in range(indptr[i], last + 1):
+            held += weights[indices[p]]
+            if held <= low + close_low and p < last:
+                continue
+            end = high if held >= high - close_high or p == last else held
+            if np.isnan(base):
+                base = values[p]
+            elif end > below and values[p] > base:
+                mean += (end - below) * (values[p] - base)
+            below = end
+            if end == high:
+                break
+        out[i] = base + mean / (high - low)
+
+
+@Loop
 def union_rows(a_ptr: Array, a: Array, b_ptr: Array, b: Array) -> tuple[Array, Array]:
     """Return the union of two patterns; rows of both, and of the union, are in increasing order of column."""
     n = len(a_ptr) - 1

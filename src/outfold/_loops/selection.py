@@ -126,3 +126,31 @@ def far_enough(X: Array, least: float, most: int) -> Array:
             kept[size] = i
             size += 1
     return kept[:size]
+
+
+@Loop
+def share_nearest(
+    indptr: Array, indices: Array, squared: Array, counted: Array, k: float, shares: Array, kept: Array, moments: Array
+) -> None:
+    """Select the nearest entries of each row whose counts add up to ``k``; rows must be nearest first.
+
+    Entries at the distance where the count passes ``k`` share what is left of it: ``shares`` is their part, 1 for the
+    entries before. ``kept`` becomes the number of selected entries, ``moments`` the mean of their squared distances,
+    weighted by count and share.
+    """
+    for i in range(len(indptr) - 1):
+        mass, moment = 0.0, 0.0
+        p, stop = indptr[i], indptr[i + 1]
+        while p < stop and mass < k * (1 - 1e-12):
+            ties, q = 0.0, p
+            while q < stop and squared[q] == squared[p]:
+                ties += counted[indices[q]]
+                q += 1
+            share = min(1.0, (k - mass) / ties)
+            for at in range(p, q):
+                shares[at] = share
+            mass += share * ties
+            moment += share * ties * squared[p]
+            p = q
+        kept[i] = p - indptr[i]
+        moments[i] = moment / mass

@@ -34,14 +34,16 @@ STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the c
     "neighbors.faiss": "Proposed",
     "neighbors.tree": "Tree",
     "graphs.fitted": "DenseGraph SparseGraph",
+    "graphs.nearest": "NearestAnchors",
     "graphs.rules": "AllPairs Union Mutual Ball Threshold Either=DenseOrNearest",
-    "kernels": "GaussianKernel Affinity KernelValues GivenValues Gaussian Named",
+    "kernels": "GaussianKernel Affinity KernelValues GivenValues Gaussian Named Variable",
     "landmarks": (
         "Everything=AllRows Random Enough UpTo=AtMost Points KMeans FarthestPoint MinDistance InverseDensity "
         "RPCholesky Anchors"
     ),
     "operators.affinity_graph": "Affinities",
     "operators.centred": "SquaredDistances CentredRule Kernels Distant Centring",
+    "operators.gaussian_pairs": "GaussianPairs",
     "operators.geodesic": "Geodesics Geodesic",
     "operators.heat_potential": "Decay DecayRule HeatPotential",
     "operators.landmark_diffusion": "LandmarkDiffusion LandmarkMarkov Gathered=PassSums",
@@ -50,6 +52,8 @@ STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the c
     "operators.local_weights": "BarycentricRule Reconstruction=LocalWeights",
     "operators.low_rank": "LowRankRule LowRankDiffusion",
     "operators.markov": "MarkovRule CanonicalRule Markov",
+    "operators.neighbor_walk": "NeighborWalk",
+    "operators.variable_rates": "RateRule Generator",
     "solvers.auto": "AutoSolver=Auto",
     "solvers.dense": "Dense",
     "solvers.krylov": "Krylov",

@@ -5,5 +5,16 @@ from .columns import Preparation, prepare
 from .sources import Source, open_rows
 from .table_files import open_table
 from .tables import Batch, Table
+from .weights import normalize_weights
 
-__all__ = ["Batch", "Checkpoint", "Preparation", "Source", "Table", "open_rows", "open_table", "prepare"]
+__all__ = [
+    "Batch",
+    "Checkpoint",
+    "Preparation",
+    "Source",
+    "Table",
+    "normalize_weights",
+    "open_rows",
+    "open_table",
+    "prepare",
+]

@@ -400,11 +400,8 @@ class Collection(Protocol):
     def rows(self, X: object, *, column: bool = False) -> PartitionedRows:
         """Return the rows of X; with ``column`` X may be one column."""
 
-    def weights(self, weights: object, rows: Source, unit: float | None = None) -> Measure:
-        """Return the measure on rows in partitions: checked weights, divided by ``unit`` (None: by :meth:`unit`)."""
-
-    def unit(self, weights: object) -> float:
-        """Return the divisor of the weights: 1 if all are whole numbers, else the mean of those above 0."""
+    def weights(self, weights: object, rows: Source, unit: float = 1.0) -> Measure:
+        """Return the measure on rows in partitions: checked weights, divided by ``unit``."""
 
     def map(self, function: Callable[..., Array], X: object, columns: int) -> Any:
         """Return ``function`` of the rows, (rows, ``columns``), as a lazy collection."""

@@ -1,7 +1,8 @@
-"""Checks and scaling of sample weights, which are the measure on the training points."""
+"""Sample weights, which are the measure on the training points: the number of copies of each row, also fractional."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,31 +10,52 @@ import numpy as np
 from .._runtime.typing import Array, Weights
 from .sources import Measure, Source, collection, unit_measure
 
+SUM_ROUNDING = 1e-12  # sums of weights that differ by less, relatively, are the same
 
-def measure_on(rows: Source, sample_weight: Weights, unit: float | None = None) -> Any:
-    """Return the measure on rows: weights over ``unit``. With None whole numbers are counts, others get mean 1."""
+
+def measure_on(rows: Source, sample_weight: Weights) -> Any:
+    """Return the measure on the rows of a fit: their weights, 1 if None."""
+    parts = _weights_in_parts(rows, sample_weight, 1.0)
+    return sample_measure(sample_weight, len(rows)) if parts is None else parts
+
+
+def added_measure(rows: Source, sample_weight: Weights, unit: float) -> Any:
+    """Return the measure on rows that are added to a fit: their weights over the ``unit`` of that fit."""
     parts = _weights_in_parts(rows, sample_weight, unit)
-    if parts is not None:
-        return parts
-    return sample_measure(sample_weight, len(rows)) if unit is None else _scale(sample_weight, len(rows), unit)
+    return _scale(sample_weight, len(rows), unit) if parts is None else parts
 
 
 def weights_on(name: str, rows: Source, values: Weights) -> Measure:
-    """Return the checked weight of each row, not scaled; 1 if ``values`` is None. ``name`` is for messages."""
+    """Return the checked weight of each row; 1 if ``values`` is None. ``name`` is for messages."""
     parts = _weights_in_parts(rows, values, 1.0)
     return check_weights(name, values, len(rows)) if parts is None else parts
 
 
-def weight_unit(sample_weight: Weights) -> float:
-    """Return the divisor of a fit's weights: 1 if all are whole numbers (counts), else the mean of those above 0."""
-    found = collection(sample_weight)
-    if found is not None:
-        return found.unit(sample_weight)
-    given = np.atleast_1d(np.asarray(1.0 if sample_weight is None else sample_weight, dtype=float))
-    return 1.0 if (given == np.round(given)).all() else float(given[given > 0].mean())
+def normalize_weights(weights: Any) -> Any:
+    """Return the weights divided by the mean of those above 0.
+
+    ``sample_weight`` is the number of copies of a row, so its scale matters wherever neighbours are counted. Weights of
+    another kind (probabilities, importances) have no scale of their own: give them this one, in which a typical row
+    counts once.
+
+    Parameters
+    ----------
+    weights : array of shape (n,), or a Dask array
+        Finite and >= 0, not all 0.
+
+    Examples
+    --------
+    >>> normalize_weights([0.1, 0.3, 0.0]).tolist()
+    [0.5, 1.5, 0.0]
+    """
+    if collection(weights) is not None:
+        return weights / (weights.sum() / (weights > 0).sum())
+    given = np.asarray(weights, dtype=float)
+    checked = check_weights("weights", given, len(np.atleast_1d(given)))
+    return checked / checked[checked > 0].mean()
 
 
-def _weights_in_parts(rows: Source, values: Weights, unit: float | None) -> Measure | None:
+def _weights_in_parts(rows: Source, values: Weights, unit: float) -> Measure | None:
     """Return the weights if both they and the rows are in partitions, else None."""
     found = collection(values) if rows.in_parts else None
     return None if found is None else found.weights(values, rows, unit)
@@ -52,7 +74,7 @@ def _scale(sample_weight: Weights, n: int, unit: float) -> Array:
 
 
 def sample_measure(sample_weight: Weights, n: int) -> Array:
-    """Return the measure (n,): whole-number weights are counts, others are scaled to mean 1."""
+    """Return the measure (n,): the number of copies of each row."""
     if sample_weight is None:
         return unit_measure(n)
     weights = np.array(sample_weight, dtype=float)
@@ -69,7 +91,7 @@ def sample_measure(sample_weight: Weights, n: int) -> Array:
             f"sample_weight is zero for all but {(weights > 0).sum()} of {n} rows; a fit needs at least 2 rows of "
             "positive weight."
         )
-    return weights if (weights == np.round(weights)).all() else weights / weights[weights > 0].mean()
+    return weights
 
 
 def check_weights(name: str, values: Weights, rows: int) -> Array:
@@ -80,3 +102,44 @@ def check_weights(name: str, values: Weights, rows: int) -> Array:
     if weights.shape != (rows,) or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError(f"{name} of shape {weights.shape} must be {rows} finite numbers >= 0, one a row, not all 0.")
     return weights
+
+
+# -- statistics that are continuous in the weights -------------------------------------------
+#
+# The k-th of sorted values, where each value lies `weight` times, is their mean over the copies between ranks k - 1
+# and k. For whole weights and k that is the k-th value itself; in between it is continuous in every weight and in k.
+
+
+def mean_at_rank(values: Array, weights: Array, rank: float) -> float:
+    """Return the ``rank``-th of sorted values that are repeated ``weights`` times: their mean over (rank - 1, rank]."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    ends = np.cumsum(weights[order])
+    low, high = max(rank - 1.0, 0.0), rank
+    for at in (low, high):
+        ends[np.abs(ends - at) <= SUM_ROUNDING * max(1.0, at)] = at
+    ends[-1] = max(ends[-1], high)  # beyond all copies: the last value
+    shares = np.diff(np.clip(ends, low, high), prepend=low)
+    some = np.flatnonzero(shares > 0)
+    base = ordered[some[0]]
+    if not np.isfinite(ordered[some[-1]]):
+        return float(ordered[some[-1]])
+    return float(base + shares[some] @ (ordered[some] - base) / (high - low))
+
+
+def weighted_quantile(values: Array, weights: Array, level: float) -> float:
+    """Return the least value with at least the share ``level`` of the weights at or below it, continuously.
+
+    Its rank is ceil(level * total) for a whole total, and linear in between.
+    """
+    total = float(weights.sum())
+    return mean_at_rank(values, weights, at_whole_numbers(lambda n: np.ceil(level * n * (1 - SUM_ROUNDING)), total))
+
+
+def at_whole_numbers(function: Callable[[float], float], total: float) -> float:
+    """Return ``function(total)`` for a whole total; in between, the line through the values at its whole neighbours."""
+    below = float(np.floor(total + SUM_ROUNDING * max(1.0, total)))
+    beyond = total - below
+    if beyond <= SUM_ROUNDING * max(1.0, total):
+        return float(function(below))
+    return float((1 - beyond) * function(below) + beyond * function(below + 1))

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from .._runtime.typing import Array
 from ..data.sources import Source, Wanted
 from ..methods.base import SpectralEstimator
-from .rows import DaskRows, DaskWeights, map_rows, rows_of, unit
+from .rows import DaskRows, DaskWeights, map_rows, rows_of
 from .tasks import DaskArray
 from .transform import apply_estimator
 
@@ -20,12 +20,9 @@ class DaskCollection:
     def rows(self, X: object, *, column: bool = False) -> DaskRows:
         return rows_of(X, column)
 
-    def weights(self, weights: object, rows: Source, unit: float | None = None) -> DaskWeights:
+    def weights(self, weights: object, rows: Source, unit: float = 1.0) -> DaskWeights:
         assert isinstance(rows, DaskRows)
         return DaskWeights.of(weights, rows, unit)
-
-    def unit(self, weights: object) -> float:
-        return unit(weights)
 
     def map(self, function: Callable[..., Array], X: object, columns: int) -> DaskArray:
         return map_rows(function, X, columns)

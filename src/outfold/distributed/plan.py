@@ -60,7 +60,7 @@ def plan(recipe: Recipe, shape: tuple[int, int], rows: Source | None, workers: i
     reading = Stage("landmarks", BASE + 2 * row * n / parts, _waves(parts, workers) * _part_read(n, parts, row), points)
     if not isinstance(recipe.view, LandmarkDiffusion):  # other views fit the landmarks only: no passes over all rows
         return replace(alone, shape=shape, anchors=m, stages=(reading, *alone.stages), workers=workers, parts=parts)
-    edges, k = recipe.view.edges.choose(m), _neighbors(recipe.view, m)
+    edges, k = recipe.view.choose_edges(m), _neighbors(recipe.view, m)
     rates = _measure_rates(recipe, shape, m, rows, workers, parts) if measured else _typical(features, m, k)
     gram, held, blocks = _gram_bytes(m, k), BASE + row * n / parts + points, 1
     if k is None:
@@ -83,7 +83,7 @@ def plan(recipe: Recipe, shape: tuple[int, int], rows: Source | None, workers: i
         Stage("second pass", held + (dask_rows.ARITY + 2) * piece, second, gram * (parts + waves) + row * n),
         alone.stages[-1],
     ]
-    told = ("auto: " if edges is not recipe.view.edges else "") + recipe.view.describe(edges)
+    told = ("auto: " if edges is not recipe.view.edges or recipe.view.chosen else "") + recipe.view.describe(edges)
     return replace(alone, shape=shape, anchors=m, edges=told, stages=tuple(stages), workers=workers, parts=parts)
 
 
@@ -112,7 +112,7 @@ def _pass(n: int, parts: int, workers: int, row: float, rate: float, joined: flo
 
 def _neighbors(view: LandmarkDiffusion, m: int) -> int | None:
     """Return the number of landmarks that a row keeps, of ``m``; None: all of them."""
-    edges = view.edges.choose(m)
+    edges = view.choose_edges(m)
     return None if isinstance(edges, AllPairs) else edges.neighbors
 
 

@@ -192,18 +192,18 @@ def _tree(join: Join[Any], answers: list[Delayed]) -> Delayed:
 class DaskWeights:
     """Sample weights of rows in parts, with the few methods of an array of shape (n,) that a fit calls.
 
-    Whole numbers are counts and stay as they are; other weights are divided by the mean of those above 0.
+    A weight is the number of copies of its row.
     """
 
     values: DaskArray  # (n,), chunked as the rows are
-    unit: float  # the weights are divided by this number
+    unit: float  # the weights are divided by this number: 1, unless a model of 0.1.0 is updated
     total: float  # sum of the weights after that division
     least: float  # smallest weight after that division
     able: tuple[int, ...]  # number of weights above 0 in each part
 
     @classmethod
-    def of(cls, sample_weight: object, rows: DaskRows, unit: float | None = None) -> DaskWeights:
-        """Check the weights in one pass and divide them by ``unit`` (computed from them if None)."""
+    def of(cls, sample_weight: object, rows: DaskRows, unit: float = 1.0) -> DaskWeights:
+        """Check the weights in one pass and divide them by ``unit``."""
         weights = as_array(sample_weight, lengths=True)
         if weights.ndim != 1:
             raise ValueError(f"Sample weights must be 1D array or scalar; got shape {weights.shape}.")
@@ -212,7 +212,7 @@ class DaskWeights:
         if weights.shape[0] != len(rows):
             raise ValueError(f"sample_weight has {weights.shape[0]} entries for {len(rows)} rows.")
         weights = weights.rechunk((rows.values.chunks[0],))
-        finite, least, able, total, whole = _facts(weights)
+        finite, least, able, total = _facts(weights)
         if not finite.all() or least.min() < 0:
             raise ValueError(f"sample_weight must be finite and >= 0; the smallest given is {least.min():.3g}.")
         if able.sum() < 2:
@@ -220,7 +220,6 @@ class DaskWeights:
                 f"sample_weight is zero for all but {able.sum():.0f} of {len(rows)} rows; a fit needs at least 2 rows "
                 "of positive weight."
             )
-        unit = _unit(able, total, whole) if unit is None else unit
         return cls(
             values=weights,
             unit=unit,
@@ -266,15 +265,6 @@ class DaskWeights:
         return part
 
 
-def unit(weights: object) -> float:
-    """Return the number that weights are divided by: 1 if all are whole numbers, else the mean of those above 0."""
-    return _unit(*_facts(as_array(weights))[2:])
-
-
-def _unit(able: Array, total: Array, whole: Array) -> float:
-    return 1.0 if whole.all() else float(total.sum() / able.sum())
-
-
 def _facts(weights: DaskArray) -> Array:
     facts = [make_task("weights", _weight_facts)(part) for part in weights.to_delayed()]
     return np.array(dask_module("base").compute(*facts), dtype=float).T
@@ -284,7 +274,7 @@ def _weight_facts(values: Array) -> tuple[float, ...]:
     part = np.asarray(values, dtype=float)
     finite = np.isfinite(part).all()
     least = part.min(initial=np.inf) if finite else np.nan
-    return finite, least, (part > 0).sum(), part.sum(), (part == np.round(part)).all()
+    return finite, least, (part > 0).sum(), part.sum()
 
 
 def _rows_of_ranks(part: Array, ranks: Array, start: int) -> Array:

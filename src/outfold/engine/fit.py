@@ -83,8 +83,8 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
     _check_count(recipe.wanted, len(anchors.measure))
     with runner.blas():
         problem = view.build(rows, anchors, measure, _needed_pairs(recipe), runner)
+        problem, spectrum, kept = _solve(problem, recipe)
         anchors, operator, normalization = problem.anchors, problem.operator, problem.normalization
-        spectrum, kept = _select(operator, normalization, recipe)
         asked = f"{recipe.wanted} of {operator.size} anchors, n_features = {rows.shape[1]}"
         kept = normalization.within_rank(spectrum.values, kept, operator, asked, recipe.clip_to_rank)
         eigenvalues = normalization.eigenvalues(spectrum.values[kept])
@@ -158,6 +158,19 @@ def _check_count(wanted: int | str | tuple[int, ...], n: int) -> None:
             f"n_components={wanted} needs more than {most} anchors, but there are n = {n}: n points have at "
             f"most n - 1 = {n - 1} non-trivial coordinates."
         )
+
+
+def _solve(problem: BuiltProblem, recipe: Recipe) -> tuple[BuiltProblem, Spectrum, Array]:
+    """Compute the wanted eigenpairs, again if they show that the problem must be changed."""
+    while True:
+        spectrum, kept = _select(problem.operator, problem.normalization, recipe)
+        if problem.revise is None:
+            return problem, spectrum, kept
+        problem, again = problem.revise(
+            problem, spectrum.values[: kept.max() + 1], spectrum.vectors[:, : kept.max() + 1]
+        )
+        if not again:
+            return problem, spectrum, kept
 
 
 def _select(operator: Operator, normalization: Normalization, recipe: Recipe) -> tuple[Spectrum, Array]:

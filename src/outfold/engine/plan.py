@@ -16,7 +16,7 @@ import numpy as np
 from .._runtime.collections import planner
 from .._runtime.memory import free_memory
 from .._runtime.threads import Threads
-from .._runtime.typing import Data
+from .._runtime.typing import Array, Data
 from ..data import sources
 from ..data.sources import InMemory
 from ..landmarks import Points
@@ -130,11 +130,14 @@ def plan(
         return result
     if in_memory is None:
         in_memory = source is None and not (alone and recipe.streams)
-    return of_recipe(recipe, (shape[0], shape[1]), method._runner(), in_memory)
+    points = np.asarray(X, dtype=float) if recipe.view.reads_rows and source is None and not alone else None
+    return of_recipe(recipe, (shape[0], shape[1]), method._runner(), in_memory, points)
 
 
-def of_recipe(recipe: Recipe, shape: tuple[int, int], runner: Threads, in_memory: bool) -> Plan:
-    """Return the plan of a recipe for data of this shape."""
+def of_recipe(
+    recipe: Recipe, shape: tuple[int, int], runner: Threads, in_memory: bool, points: Array | None = None
+) -> Plan:
+    """Return the plan of a recipe for data of this shape; ``points``: the rows, if its choices depend on them."""
     anchors = recipe.landmarks.count(shape[0])
     wanted = recipe.wanted
     components = 32 if isinstance(wanted, str) else int(np.max(wanted))
@@ -145,6 +148,7 @@ def of_recipe(recipe: Recipe, shape: tuple[int, int], runner: Threads, in_memory
         components=components,
         cores=runner.workers,
         in_memory=in_memory,
+        points=points,
     )
     cost = recipe.view.cost(case)
     stages = cost.stages

@@ -27,10 +27,11 @@ from .. import neighbors
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array, Axes, Matrix, Weights
 from ..data.sources import Source, unit_measure
-from ..data.weights import measure_on, weight_unit
+from ..data.weights import added_measure
 from ..distances import Distances
 from ..graphs import Union
 from ..graphs.fitted import DenseGraph
+from ..graphs.nearest import NearestAnchors
 from ..graphs.protocols import Geometry
 from ..landmarks import Anchors, Points
 from ..operators.landmark_diffusion import LandmarkDiffusion, PassSums
@@ -66,7 +67,7 @@ class UpdateState:
     start: Annotated[
         Array, Axes("n e")
     ]  # eigenfunctions on the landmarks from which the solver of the next update starts
-    unit: float = 1.0  # divisor of the sample weights
+    unit: float = 1.0  # divisor of the sample weights: 1, unless 0.1.0 fitted the model with weights of mean 1
 
     @property
     def gathered(self) -> PassSums:
@@ -94,7 +95,7 @@ def rule_of(found: Fit) -> MarkovRule:
 
 def distances_of(geometry: Geometry) -> Distances:
     """Return the distances to the landmarks."""
-    assert isinstance(geometry, NearestLandmarks | DenseGraph)
+    assert isinstance(geometry, NearestLandmarks | NearestAnchors | DenseGraph)
     assert isinstance(geometry.distances, Distances)
     return geometry.distances
 
@@ -119,8 +120,7 @@ def update(
     ``rows`` is [new rows], or [new rows, all rows] for an exact update. ``sample_weight`` belongs to the last entry.
     """
     recipe, exact, new, old = past.recipe(recipe), len(rows) > 1, rows[0], past.found
-    past = replace(past, unit=weight_unit(sample_weight)) if exact else past
-    measure = measure_on(rows[-1], sample_weight, past.unit)
+    measure = added_measure(rows[-1], sample_weight, past.unit)
     if exact and len(rows[-1]) < past.gathered.rows + len(new):
         raise ValueError(
             f"source has {len(rows[-1])} rows, but {past.gathered.rows} were seen before and {len(new)} are new: it "
@@ -155,9 +155,11 @@ def _new_landmarks(old: Fit, rows: Source, measure: Array, runner: Threads) -> t
 
     Candidates are rows of little support with a kernel mass of at least ``CROWD`` of such rows around them. The
     candidate farthest from all landmarks is added first, until every candidate has about a third (1/e) of the typical
-    kernel mass. At most, the number of landmarks doubles.
+    kernel mass. At most, the number of landmarks doubles. In local units there are no new landmarks.
     """
     gathered, rule, typical = sums_of(old), rule_of(old), old.model.reference.typical
+    if isinstance(rule.geometry, NearestAnchors):  # more landmarks would change the local scale of old rows
+        return np.empty((0, rows.shape[1])), np.empty(0, np.int64)
     found, mass = [], []
     for block, points in rows.blocks(STREAMED_ROWS):
         log_mass = old.model.evidence(points, runner).support + typical

@@ -25,6 +25,7 @@ from scipy.sparse import csr_array
 from .. import neighbors
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Axes
+from ..data.places import count_neighbors
 from ..distances import LARGEST_ENTRY, Given, PointDistances
 from ..graphs import AllPairs, Ball, Mutual, Union, drawing
 from ..graphs.fitted import DenseGraph, SparseGraph
@@ -143,17 +144,23 @@ def _joint_kernel(markov: MarkovRule, Z: Array, measure: Array, runner: Threads)
     """Return w over anchors and batch together, with the kernel and the edge rule of the fit."""
     geometry, kernel = markov.geometry, markov.kernel
     together = np.vstack([geometry.anchors, Z])
+    assert isinstance(geometry, DenseGraph | SparseGraph)
+    counts = None if geometry.counts is None else count_neighbors(together, measure)
     if isinstance(geometry, DenseGraph):
         distances = geometry.distances.to(together)
         assert isinstance(distances, PointDistances)
         drawing.check_memory(len(measure), "Transform fewer rows at a time, or pass degrees='training'.")
-        statistics = DenseStatistics(distances=distances, squared=distances.gram(runner), measure=measure)
+        statistics = DenseStatistics(
+            distances=distances, squared=distances.gram(runner), measure=measure, counts=counts
+        )
         table: Array = AllPairs(geometry.local).draw(statistics, kernel, runner).gram(runner)
         kernel.affinity(table)
         return table
-    assert isinstance(geometry, SparseGraph)
     found = SearchStatistics(
-        search=neighbors.build(geometry.distances.to(together), "auto"), measure=measure, runner=runner
+        search=neighbors.build(geometry.distances.to(together), "auto"),
+        measure=measure,
+        runner=runner,
+        counts=counts,
     )
     graph = _edges(geometry).draw(found, kernel, runner)
     if geometry.bridges is not None:

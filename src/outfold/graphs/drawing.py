@@ -10,8 +10,9 @@ from .._runtime.memory import check_fits
 from .._runtime.threads import Threads
 from .._runtime.typing import Array
 from ..bandwidths import PairStatistics
+from ..data.weights import at_whole_numbers, weighted_quantile
 from ..neighbors import Lists
-from .pair_statistics import SearchStatistics, kth, lists_of_mass
+from .pair_statistics import SearchStatistics, kth, lists_of_mass, select_nearest
 
 Kind = TypeVar("Kind", bound=PairStatistics)
 
@@ -39,25 +40,33 @@ def connecting_radius(found: SearchStatistics, sigma: Array | None, runner: Thre
 
     A random geometric graph is connected from about log n neighbours on. With ``sigma`` the radius is in local units.
     """
-    measure = found.measure
-    mass = min(1 + max(3.0, float(int(1.5 * np.log(measure.sum())))), measure.sum() / 2)
+    measure, counts, total = found.measure, found.counts, found.total
+    mass = at_whole_numbers(lambda n: min(1 + max(3.0, float(int(1.5 * np.log(max(n, 1.0))))), n / 2), total)
     while True:
-        lists = lists_of_mass(found.search, found.distances.anchors, measure, 2 * mass, runner)
-        lists = lists.select(lists.squared <= np.repeat(kth(lists, measure, 2 * mass), np.diff(lists.ptr)))
+        looked = 2 * mass if counts is None else 2 * mass + 1
+        lists = lists_of_mass(found.search, found.distances.anchors, measure, looked, runner, counts=counts)
+        lists = select_nearest(lists, measure, 2 * mass, counts)
         if sigma is not None:
             scaled = lists.squared / (sigma[lists.rows()] * sigma[lists.index])
             order = np.lexsort((scaled, lists.rows()))
             lists = Lists(lists.ptr, lists.index[order], scaled[order])
-        squared = kth(lists, measure, mass)
-        order = np.argsort(squared)
-        level = np.searchsorted(np.cumsum(measure[order]), 0.95 * measure.sum() * (1 - 1e-12))
-        radius = float(np.sqrt(squared[order[level]]))
-        if radius > 0 or mass >= measure.sum():
+        squared = kth(lists, measure, mass, counts)
+        if counts is None:
+            order = np.argsort(squared)
+            level = np.searchsorted(np.cumsum(measure[order]), 0.95 * measure.sum() * (1 - 1e-12))
+            radius = float(np.sqrt(squared[order[level]]))
+        else:
+            radius = float(np.sqrt(weighted_quantile(squared, counts, 0.95)))
+        if radius > 0 or mass >= total:
             return radius * (1 + 1e-6)
         mass *= 2  # most points have many copies: look at more neighbours
 
 
-def unit_floor(sigma: Array) -> float:
+def unit_floor(sigma: Array, counts: Array | None = None) -> float:
     """Return the smallest local unit allowed, a millionth of the median: a point with many copies has sigma = 0."""
-    positive = sigma[sigma > 0]
-    return 1e-6 * float(np.median(positive)) if len(positive) else 1.0
+    positive = sigma > 0
+    if not positive.any():
+        return 1.0
+    if counts is None:
+        return 1e-6 * float(np.median(sigma[positive]))
+    return 1e-6 * weighted_quantile(sigma[positive], counts[positive], 0.5)

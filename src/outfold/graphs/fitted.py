@@ -15,7 +15,8 @@ from .._runtime.typing import CACHE, FREE, POSITIVE, Array, Axes
 from ..distances import LARGEST_ENTRY, MeasuredDistances, SearchedDistances
 from ..neighbors import Lists, Reaches, Search
 from ..neighbors.lists import measure_pairs
-from .pair_statistics import kth, lists_of_mass, table_kth
+from .bridges import bridge_lengths, find_bridges
+from .pair_statistics import kth, lists_of_mass, midway_radii, table_kth
 from .protocols import Graph
 
 # -- fitted graphs -------------------------------------------------------------------------
@@ -27,6 +28,7 @@ class DenseGraph(Graph):
 
     distances: Annotated[MeasuredDistances, Axes("n d")]
     measure: Annotated[Array, Axes("n")]
+    counts: Annotated[Array | None, Axes("n")] = None  # of each anchor as a neighbour; None: by its measure
     # (n, n), between the anchors; given to the caller of gram().
     table: Annotated[Array | None, CACHE] = field(repr=False, default=None)
     local: int | None = None
@@ -54,17 +56,21 @@ class DenseGraph(Graph):
         if self.sigma is None or self.local is None:
             return self.distances.cross(Z, self.slack)
         squared = self.distances.cross(Z)
-        own = np.maximum(np.sqrt(table_kth(squared, self.measure, self.local)), self.floor)
-        return self._in_local_units(squared, own)
+        return self._in_local_units(squared, self._units(squared))
 
     def pairs(self, X: Array, Y: Array) -> Array:
         squared = self.distances.to(Y).cross(X)
         if self.sigma is None or self.local is None:
             return squared
-        own, theirs = (np.sqrt(table_kth(self.distances.cross(Z), self.measure, self.local)) for Z in (X, Y))
-        squared /= np.maximum(own, self.floor)[:, None]
-        squared /= np.maximum(theirs, self.floor)
+        own, theirs = (self._units(self.distances.cross(Z)) for Z in (X, Y))
+        squared /= own[:, None]
+        squared /= theirs
         return squared
+
+    def _units(self, squared: Array) -> Array:
+        """Return the local units of rows from their squared distances to all anchors."""
+        assert self.local is not None
+        return np.maximum(np.sqrt(table_kth(squared, self.measure, self.local, self.counts)), self.floor)
 
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)
@@ -86,6 +92,7 @@ class SparseGraph(Graph):
     search: Annotated[Search, Axes("n d")]
     kind: Literal["union", "mutual", "ball"]
     measure: Annotated[Array, Axes("n")]
+    counts: Annotated[Array | None, Axes("n")] = None  # of each anchor as a neighbour; None: by its measure
     k: int = 0  # number of neighbours of union and mutual
     radii: Annotated[Array | None, Axes("n")] = None  # (n,) squared radii of the anchors, for union and mutual
     radius: float = 0.0  # radius of a ball
@@ -182,16 +189,16 @@ class SparseGraph(Graph):
         """Return the nearest anchors of each row; for a union also the anchors whose own radius reaches the row."""
         mass = max(self.k + 1 if self.radii is not None else 0, self.local or 0)
         groups = self._groups if self.kind == "union" else None
-        return lists_of_mass(self.search, Z, self.measure, mass, runner, groups) if mass else None
+        return lists_of_mass(self.search, Z, self.measure, mass, runner, groups, self.counts) if mass else None
 
     def _own(self, lists: Lists | None) -> tuple[Array | None, Array | None]:
         """Return the squared radii and the local units of the listed points; None if the rule does not use them."""
         if lists is None:
             return None, None
-        radii = None if self.radii is None else midway_radii(lists, self.measure, self.k)
+        radii = None if self.radii is None else midway_radii(lists, self.measure, self.k, self.counts)
         if self.sigma is None or self.local is None:
             return radii, None
-        return radii, np.maximum(np.sqrt(kth(lists, self.measure, self.local)), self.floor)
+        return radii, np.maximum(np.sqrt(kth(lists, self.measure, self.local, self.counts)), self.floor)
 
     def _in_ball(self, Z: Array, sigma: Array | None, runner: Threads) -> Lists:
         if sigma is None or self.sigma is None:
@@ -210,7 +217,7 @@ class SparseGraph(Graph):
         return measure_pairs(self.distances, Z, ptr, index, runner)
 
     def _as_csr(self, lists: Lists, Z: Array, sigma: Array | None, runner: Threads) -> csr_array:
-        across = None if self.bridges is None else _find_bridges(self.bridges, lists)
+        across = None if self.bridges is None else find_bridges(self.bridges, lists)
         if across is not None:
             pattern = csr_array((np.empty(len(lists.index), np.int8), lists.index, lists.ptr), shape=across.shape)
             pattern = pattern.sorted_indices()
@@ -233,36 +240,6 @@ class SparseGraph(Graph):
         return out
 
 
-def _find_bridges(bridges: csr_array, lists: Lists) -> csr_array | None:
-    """Return the bridges of the points that coincide with an anchor that has one, as CSR, or None."""
-    here = lists.select(lists.squared == 0)
-    at = csr_array((np.ones(len(here.index)), here.index, here.ptr), shape=(len(lists.ptr) - 1, bridges.shape[0]))
-    joined = at @ bridges
-    if joined.nnz == 0:
-        return None
-    copies = at @ csr_array((np.ones(bridges.nnz), bridges.indices, bridges.indptr), bridges.shape)
-    for part in (joined, copies):
-        part.sort_indices()
-    joined.data /= copies.data  # equal anchors have the same bridges: take the mean
-    return joined
-
-
 def with_bridges(graph: SparseGraph, gram: csr_array, pairs: Array) -> SparseGraph:
     """Return the graph with the extra edges ``pairs``; a length is capped at the longest edge at its two ends."""
-    longest = np.maximum.reduceat(gram.data, gram.indptr[:-1])
-    typical = float(np.median(gram.data[gram.data > 0])) if (gram.data > 0).any() else 1.0
-    length = np.maximum(longest[pairs[:, 0]], longest[pairs[:, 1]])
-    length = np.where(length > 0, length, typical)
-    ends = np.vstack([pairs, pairs[:, ::-1]]).T
-    bridges = csr_array((np.append(length, length), ends), shape=(len(graph.anchors),) * 2)
-    return replace(graph, bridges=bridges)
-
-
-# -- small tools ---------------------------------------------------------------------------
-
-
-def midway_radii(lists: Lists, measure: Array, k: int) -> Array:
-    """Return squared radii midway between the k-th and (k+1)-th distance; rounding never puts one below the k-th."""
-    last = kth(lists, measure, k)
-    inner, outer = np.sqrt(last), np.sqrt(kth(lists, measure, k + 1))
-    return np.where(inner == outer, last, np.maximum(last, np.square((inner + outer) / 2)))
+    return replace(graph, bridges=bridge_lengths(gram, pairs))

@@ -15,8 +15,8 @@ from ..distances import Distances, PointMetric
 from ..neighbors import Lists
 from ..neighbors.faiss import NeighborsTransformer
 from .drawing import check_memory, connecting_radius, expect_kind, unit_floor
-from .fitted import DenseGraph, SparseGraph, midway_radii
-from .pair_statistics import DenseStatistics, SearchStatistics, kth, lists_of_mass, table_kth
+from .fitted import DenseGraph, SparseGraph
+from .pair_statistics import DenseStatistics, SearchStatistics, kth, lists_of_mass, midway_radii, table_kth
 from .protocols import EdgeRule, FittedKernel, Graph
 
 
@@ -28,10 +28,10 @@ class _LocalUnits(TypedDict, total=False):
     floor: float
 
 
-def _local_units(local: int, squared: Array) -> _LocalUnits:
+def _local_units(local: int, squared: Array, counts: Array | None) -> _LocalUnits:
     """Return the local units of the anchors from their squared distances to neighbour ``local``."""
     sigma = np.sqrt(squared)
-    floor = unit_floor(sigma)
+    floor = unit_floor(sigma, counts)
     return {"local": local, "sigma": np.maximum(sigma, floor), "floor": floor}
 
 
@@ -82,8 +82,9 @@ class AllPairs(_Rule):
         if self.local is None:
             slack = 0.0 if kernel is None else kernel.slack
             return DenseGraph(distances=found.distances, measure=found.measure, table=found.squared, slack=slack)
-        units = _local_units(self.local, table_kth(found.squared, found.measure, self.local))
-        return DenseGraph(distances=found.distances, measure=found.measure, table=found.squared, **units)
+        counts = found.counts
+        units = _local_units(self.local, table_kth(found.squared, found.measure, self.local, counts), counts)
+        return DenseGraph(distances=found.distances, measure=found.measure, counts=counts, table=found.squared, **units)
 
 
 class _SparseRule(_Rule):
@@ -110,8 +111,11 @@ class _SparseRule(_Rule):
         mass = max(self.neighbors + 1 if self.neighbors else 0, self.local or 0)
         if not mass:
             return None, {}
-        lists = lists_of_mass(found.search, found.distances.anchors, found.measure, mass, runner)
-        return lists, {} if self.local is None else _local_units(self.local, kth(lists, found.measure, self.local))
+        counts = found.counts
+        lists = lists_of_mass(found.search, found.distances.anchors, found.measure, mass, runner, counts=counts)
+        if self.local is None:
+            return lists, {}
+        return lists, _local_units(self.local, kth(lists, found.measure, self.local, counts), counts)
 
     def _ball(self, statistics: PairStatistics, radius: float | Literal["auto"], runner: Threads) -> SparseGraph:
         """Return the graph of a ball; "auto" is the least radius that probably connects the points."""
@@ -120,7 +124,13 @@ class _SparseRule(_Rule):
         if radius == "auto":
             radius = connecting_radius(found, units.get("sigma"), runner)
         return SparseGraph(
-            search=found.search, kind="ball", measure=found.measure, radius=float(radius), lists=lists, **units
+            search=found.search,
+            kind="ball",
+            measure=found.measure,
+            counts=found.counts,
+            radius=float(radius),
+            lists=lists,
+            **units,
         )
 
 
@@ -141,9 +151,16 @@ class _NearestRule(_SparseRule):
         found = expect_kind(statistics, SearchStatistics)
         lists, units = self._lists(found, runner)
         assert lists is not None
-        radii = midway_radii(lists, found.measure, self.k)
+        radii = midway_radii(lists, found.measure, self.k, found.counts)
         return SparseGraph(
-            search=found.search, kind=self.kind, measure=found.measure, k=self.k, radii=radii, lists=lists, **units
+            search=found.search,
+            kind=self.kind,
+            measure=found.measure,
+            counts=found.counts,
+            k=self.k,
+            radii=radii,
+            lists=lists,
+            **units,
         )
 
 
@@ -241,10 +258,11 @@ class DenseOrNearest(_Rule):
         return self.choose(len(statistics.measure)).draw(statistics, kernel, runner)
 
 
-def check_k(edges: EdgeRule, measure: Array) -> None:
-    """Raise ValueError if k is not smaller than the number of anchors."""
-    if edges.neighbors >= measure.sum():
+def check_k(edges: EdgeRule, counts: Array) -> None:
+    """Raise ValueError if k is not smaller than the number of anchors, counted as neighbours."""
+    if edges.neighbors >= counts.sum():
         raise ValueError(
-            f"n_neighbors={edges.neighbors} must be smaller than the number of anchors, n = {measure.sum():g}. Lower "
-            "it, or pass n_neighbors=None to keep every pair."
+            f"n_neighbors={edges.neighbors} must be smaller than the number of anchors, n = {counts.sum():g} (equal "
+            "rows count once, weights below 1 as their fraction). Lower it, or pass n_neighbors=None to keep every "
+            "pair."
         )

@@ -182,7 +182,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             returns an iterable of row blocks.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
-            The measure on the training points. A whole-number weight equals repeating the row.
+            The number of copies of each row, which may be a fraction; 0 is absence. Weights without a scale of their
+            own need one first: :func:`outfold.data.normalize_weights`.
         """
         fitted = copy.copy(self)
         fitted._fit(X, sample_weight)

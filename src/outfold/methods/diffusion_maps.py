@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from .._runtime.typing import Interval, Options
-from ..operators.affinity_graph import Affinities
-from ..operators.low_rank import LowRankDiffusion
 from ..operators.markov import Markov
+from ..operators.problem import Eigenproblem
 from .declaration import After, estimator
 from .spectral_base import AffinityMethod
 
@@ -48,7 +47,7 @@ class DiffusionMaps(AffinityMethod):
     t: Annotated[float, Interval(0)] = 1
     coordinates: Annotated[str, Options("diffusion", "canonical"), After("components")] = "diffusion"
 
-    def _eigenproblem(self) -> Affinities | LowRankDiffusion:
+    def _eigenproblem(self) -> Eigenproblem:
         canonical = self.coordinates == "canonical"
         power = float(self.t) / 2 if canonical else float(self.t)
         return self._over_affinities(Markov(float(self.alpha), power, canonical))

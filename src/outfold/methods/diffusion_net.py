@@ -10,9 +10,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from .. import landmarks
 from .._runtime.ownership import own
 from .._runtime.threads import Threads
-from .._runtime.typing import Data, Weights
+from .._runtime.typing import Array, Data, Weights
+from ..data.sources import InMemory
 from ..data.weights import sample_measure
 from ..engine.inverse import InverseModel
 from ..engine.model import ExtendedModel, SpectralModel
@@ -67,7 +69,8 @@ class DiffusionNet(NetworkEstimator):
     Attributes
     ----------
     embedding_ : array, the spectral embedding of the training rows
-    spectral_ : the fitted spectral method; only ``score`` uses it
+    spectral_ : the fitted spectral method; only ``score`` uses it. If rows have copies or weights, it is fitted to the
+        distinct rows with their joint weights, in an order of its own: training would magnify the rounding of sums
     encoder_, decoder_ : networks as NumPy arrays
     history_ : dict of arrays, losses and their parts by iteration; ``decoder_history_`` is that of the decoder
     reconstruction_error_ : mean of ``|x - r(x)|^2`` over the training rows
@@ -108,25 +111,26 @@ class DiffusionNet(NetworkEstimator):
         X = self._validate(X, reset=True)
         runner = self._runner()
         rows, measure = own(X), sample_measure(sample_weight, len(X))
-        method._fit(rows, sample_weight)  # `fit` raises its warnings from the report
+        points, mass = _merge_copies(rows, measure)
+        method._fit(points, mass)  # `fit` raises its warnings from the report
         self.spectral_ = method
-        embedding = np.asarray(self.spectral_.embedding_, dtype=float)
-        counted = measure > 0
+        targets = np.asarray(self.spectral_.embedding_, dtype=float)
         model = self.spectral_.model_
         assert isinstance(model, SpectralModel | ExtendedModel)
-        known = Samples.of(rows[counted], embedding[counted], measure[counted], None, model)
-        network, self.history_ = encoder.learn(known, runner)
-        places = self._adopt_network(network, rows, measure, runner)
+        network, self.history_ = encoder.learn(Samples.of(points, targets, mass, None, model), runner)
+        places = self._adopt_network(network, points, mass, runner)
+        embedding = targets if points is rows else np.asarray(method.transform(rows, on_far="keep"), dtype=float)
         self.embedding_ = embedding.astype(X.dtype, copy=False)
         self.eigenvalues_ = self.spectral_.eigenvalues_
         self.report_ = replace(
             self.spectral_.report_,
             method="DiffusionNet",
+            n_samples=len(rows),
             extension=str(encoder),
-            extension_gap=float(np.abs(places - embedding).max()),
+            extension_gap=float(np.abs(places - targets).max()),
             amplification=1.0,
         )
-        self._learn_back(inverse, Samples.of(places[counted], rows[counted], measure[counted]), encoder, runner)
+        self._learn_back(inverse, Samples.of(places, points, mass), encoder, runner)
 
     def _net(self, seed: int) -> Net:
         """Return the specification of the encoder, checked."""
@@ -188,3 +192,15 @@ class DiffusionNet(NetworkEstimator):
         runner = self._runner()
         left = self.model_.embed(Z, runner) - self.spectral_.model_.embed(Z, runner)
         return -float(np.square(left).mean())
+
+
+def _merge_copies(rows: Array, measure: Array) -> tuple[Array, Array]:
+    """Return the distinct rows of positive weight and their joint weights; the rows themselves if all weigh 1.
+
+    They are in the order of their content, so that training sees the same numbers for weights and for repeated rows.
+    """
+    found = landmarks.Candidates.of(InMemory(rows), measure)
+    if found is not None:
+        return rows[found.index], found.measure
+    counted = measure > 0
+    return (rows, measure) if counted.all() else (rows[counted], measure[counted])

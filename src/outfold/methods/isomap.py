@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from .. import graphs
 from .._runtime.typing import FLAG, Options
@@ -12,6 +12,8 @@ from . import parameters
 from .declaration import After, estimator
 from .parameters import MetricChoice, SparseRule
 from .spectral_base import SpectralMethod
+
+AUTO_PATH_NEIGHBORS = 10  # neighbours of a point beside itself
 
 
 @estimator
@@ -26,9 +28,9 @@ class Isomap(SpectralMethod):
     n_components : int, "auto" or sequence of int
         How many coordinates; "auto" keeps those with lambda > 0.1 lambda_1; a sequence names eigenpairs (1 is
         the first).
-    n_neighbors : int, or a rule ``Union(k)`` or ``Ball(radius)`` of :mod:`outfold.graphs`
+    n_neighbors : "auto", int, or a rule ``Union(k)`` or ``Ball(radius)`` of :mod:`outfold.graphs`
         Neighbours of a point beside itself, as in scikit-learn (a ``Union`` counts the point itself); or all
-        within a radius.
+        within a radius. Equal rows count as one. "auto": 10, and all others of fewer than 11 rows.
     metric : name, callable or Metric
         Any of scikit-learn's; "precomputed": X holds distances.
     signed : bool
@@ -51,19 +53,26 @@ class Isomap(SpectralMethod):
     True
     """
 
-    n_neighbors: int | SparseRule = 10
+    n_neighbors: int | Literal["auto"] | SparseRule = "auto"
     metric: MetricChoice = "euclidean"
     signed: Annotated[bool, FLAG] = False
     components: Annotated[str, Options("warn", "error", "largest", "join"), After("landmarks")] = "warn"
     _solver_names = parameters.CENTRED_SOLVERS
 
     def _eigenproblem(self) -> Geodesic:
-        centring = Centring(bool(self.signed))
-        return Geodesic(parameters.metric(self.metric), _edge_rule(self.n_neighbors), centring, self.components)
+        metric, edges, centring = (
+            parameters.metric(self.metric),
+            _edge_rule(self.n_neighbors),
+            Centring(bool(self.signed)),
+        )
+        return Geodesic(metric, edges, centring, self.components, fewer=isinstance(self.n_neighbors, str))
 
 
-def _edge_rule(value: int | SparseRule) -> graphs.Union | graphs.Ball:
+def _edge_rule(value: int | Literal["auto"] | SparseRule) -> graphs.Union | graphs.Ball:
     """Return the rule of the graph: k neighbours beside the point itself, or the rule that was passed."""
+    if isinstance(value, str):
+        parameters.one_of("n_neighbors", value, ("auto",))
+        return graphs.Union(AUTO_PATH_NEIGHBORS + 1)
     if isinstance(value, graphs.Union | graphs.Ball):
         parameters.check_rule(value)
         parameters.refuse_local_unit(value, "kernels of diffusion maps; paths have the lengths of the data")

@@ -9,10 +9,11 @@ import numpy as np
 from .._runtime.typing import Array, Options
 from ..engine.fit import Fit
 from ..engine.model import ExtendedModel, SpectralModel
-from ..operators.affinity_graph import Affinities
 from ..operators.laplacian import LaplacianRule, Unnormalized
-from ..operators.low_rank import LowRankDiffusion
 from ..operators.markov import Markov
+from ..operators.operator import RowRule
+from ..operators.problem import Eigenproblem
+from ..operators.variable_rates import RateRule
 from .declaration import After, estimator
 from .spectral_base import AffinityMethod
 
@@ -43,17 +44,26 @@ class LaplacianEigenmaps(AffinityMethod):
 
     laplacian: Annotated[str, Options("random_walk", "unnormalized"), After("epsilon")] = "random_walk"
 
-    def _eigenproblem(self) -> Affinities | LowRankDiffusion:
+    def _eigenproblem(self) -> Eigenproblem:
         return self._over_affinities(Markov(0.0, power=0.0) if self.laplacian == "random_walk" else Unnormalized())
 
     def _adopt(self, found: Fit, dtype: np.dtype[Any]) -> None:
         super()._adopt(found, dtype)
-        if self.laplacian == "random_walk":
+        if not _has_rates(found.model.rule):
             self.eigenvalues_ = 1 - found.eigenvalues
+
+    def _density_power(self, normalization: Markov) -> float:
+        """Return 1: a generator without density."""
+        return 1.0
 
     def _operator_eigenvalues(self) -> Array:
         values = super()._operator_eigenvalues()
         model = self.model_
         assert isinstance(model, SpectralModel | ExtendedModel)
-        result: Array = values if isinstance(model.rule, LaplacianRule) else 1 - values
+        result: Array = values if _has_rates(model.rule) else 1 - values
         return result
+
+
+def _has_rates(rule: RowRule) -> bool:
+    """Whether eigenvalues are those of a Laplacian or a generator, not of a Markov matrix."""
+    return isinstance(rule, LaplacianRule | RateRule)

@@ -10,6 +10,8 @@ from . import parameters
 from .declaration import After, estimator
 from .spectral_base import SpectralMethod
 
+AUTO_LINEAR_NEIGHBORS = 10  # neighbours of a point beside itself
+
 
 @estimator
 class LocallyLinearEmbedding(SpectralMethod):
@@ -24,8 +26,9 @@ class LocallyLinearEmbedding(SpectralMethod):
     n_components : int, "auto" or sequence of int
         How many coordinates; "auto" cuts at the largest relative gap among the first ten eigenvalues; a sequence
         names eigenpairs (1 is the first non-trivial).
-    n_neighbors : int
-        Neighbours of a point beside itself; more than n_components. Equal rows count as one.
+    n_neighbors : "auto" or int
+        Neighbours of a point beside itself; more than n_components. Equal rows count as one. "auto": 10, and all others
+        of fewer than 11 distinct rows.
     reg : float > 0
         Ridge of the weights: reg times the trace of the local Gram matrix in the fit, as in scikit-learn, and reg
         times its diagonal for new rows, so that a training point keeps its coordinates.
@@ -43,10 +46,12 @@ class LocallyLinearEmbedding(SpectralMethod):
     (3, 2)
     """
 
-    n_neighbors: Annotated[int, Interval(1)] = 10
+    n_neighbors: Annotated[int | str, Interval(1), Options("auto")] = "auto"
     reg: Annotated[float, Interval(0, open_low=True)] = 1e-3
     components: Annotated[str, Options("warn", "error", "largest"), After("landmarks")] = "warn"
     _solver_names = parameters.RESIDUAL_SOLVERS
 
     def _eigenproblem(self) -> LocalWeights:
-        return LocalWeights(int(self.n_neighbors), float(self.reg), self.components)
+        auto = isinstance(self.n_neighbors, str)
+        k = AUTO_LINEAR_NEIGHBORS if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
+        return LocalWeights(k, float(self.reg), self.components, fewer=auto)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from .. import bandwidths, distances, extensions, graphs, landmarks, neural, solvers
+from .. import bandwidths, distances, extensions, graphs, kernels, landmarks, neural, solvers
 from .._runtime.memory import free_memory
 from .._runtime.typing import FLAG, Array, Interval, Options, Seed
 from ..bandwidths import BandwidthRule
@@ -32,6 +32,7 @@ EPSILON_RULES = ("auto", "median", "neighbor", "slope", "percentile")
 MARKOV_SOLVERS = ("auto", "dense", "lanczos", "shift_invert", "lobpcg")
 CENTRED_SOLVERS = ("auto", "dense", "lanczos", "krylov")
 RESIDUAL_SOLVERS = ("auto", "dense", "shift_invert", "lanczos")
+SELF_TUNING_NEIGHBORS = 15  # of kernel="self_tuning", if the caller gives no number
 SEARCHES = ("auto", "tree", "brute", "faiss")
 
 
@@ -177,15 +178,15 @@ def edge_rule(n_neighbors: Neighbors, threshold: float | None, kernel: str, loca
     if isinstance(n_neighbors, SparseRule):
         check_rule(n_neighbors)
         if local is None:
-            refuse_local_unit(n_neighbors, "kernel='self_tuning' or 'continuous_knn'")
+            refuse_local_unit(n_neighbors, "kernel='adaptive', 'self_tuning' or 'continuous_knn'")
         return replace(n_neighbors, local=local if n_neighbors.local is None else n_neighbors.local)
     if isinstance(n_neighbors, str):
         one_of("n_neighbors", n_neighbors, ("auto",))
     k = None if n_neighbors is None or isinstance(n_neighbors, str) else count("n_neighbors", n_neighbors, low=2)
     if kernel == "continuous_knn":
         return graphs.Ball("auto", local=local if k is None else k)
-    if k is not None:
-        return graphs.Union(k, local=local)
+    if k is not None or kernel == "self_tuning":  # over all pairs every row of many features would look alike
+        return graphs.Union(SELF_TUNING_NEIGHBORS if k is None else k, local=local)
     return graphs.AllPairs(local) if n_neighbors is None else rules.DenseOrNearest(local)
 
 
@@ -275,7 +276,7 @@ EXTENSIONS: dict[str, Specification] = {
 }
 SPECIFICATIONS: tuple[type, ...] = (  # whose marks `check` reads, beside those of the extensions
     graphs.Union, graphs.Mutual, graphs.Ball, graphs.Threshold, bandwidths.Fixed, bandwidths.Percentile,
-    bandwidths.Neighbor, solvers.LowRank, neural.Training,
+    bandwidths.Neighbor, kernels.Variable, solvers.LowRank, neural.Training,
 )  # fmt: skip
 for specification in {*SPECIFICATIONS, *map(type, EXTENSIONS.values())}:
     marked_fields(specification)  # now, so that reading a model file compiles no annotation

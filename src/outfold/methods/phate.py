@@ -17,6 +17,7 @@ from .parameters import LandmarkChoice, MetricChoice
 from .spectral_base import SpectralMethod
 
 AUTO_LANDMARKS = 2000  # landmarks="auto": all rows up to this many, this many landmarks beyond
+AUTO_HEAT_NEIGHBORS = 5  # neighbours of a point beside itself
 
 
 @estimator
@@ -32,8 +33,9 @@ class PHATE(SpectralMethod):
     ----------
     n_components : int
         How many coordinates.
-    n_neighbors : int
-        k: neighbours of a point, beside itself, within sigma. Equal rows count as one.
+    n_neighbors : "auto" or int
+        k: neighbours of a point, beside itself, within sigma. Equal rows count as one. "auto": 5, and all others of
+        fewer than 6 distinct rows.
     decay : float > 0
         How sharply weights fall off beyond sigma: 2 is Gaussian, 40 nearly a ball.
     t : "auto" or int >= 1
@@ -67,7 +69,7 @@ class PHATE(SpectralMethod):
     """
 
     n_components: Annotated[int, Interval(1)] = field(default=2, kw_only=False)
-    n_neighbors: Annotated[int, Interval(1)] = 5
+    n_neighbors: Annotated[int | str, Interval(1), Options("auto")] = "auto"
     decay: Annotated[float, Interval(0, 1000, open_low=True)] = 40
     t: Annotated[int | str, Interval(1), Options("auto")] = "auto"
     gamma: Annotated[float, Interval(-1, 1)] = 1.0
@@ -83,7 +85,8 @@ class PHATE(SpectralMethod):
             raise ValueError("metric='precomputed': PHATE needs features; DiffusionMaps and Isomap take distances.")
         return HeatPotential(
             metric=metric,
-            neighbours=int(self.n_neighbors),
+            neighbours=AUTO_HEAT_NEIGHBORS if isinstance(self.n_neighbors, str) else int(self.n_neighbors),
+            fewer=isinstance(self.n_neighbors, str),
             decay=float(self.decay),
             t=None if isinstance(self.t, str) else int(self.t),
             gamma=float(self.gamma),

@@ -12,15 +12,18 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .. import bandwidths, graphs
-from .._runtime.typing import FLAG, Data, Interval, Weights
+from .._runtime.typing import FLAG, Data, Interval, Options, Weights
+from ..bandwidths import BandwidthRule
 from ..data.checkpoints import Checkpoint
-from ..data.weights import weight_unit
+from ..distances import Metric
 from ..engine import plan as planning
 from ..engine import update as updating
 from ..engine.fit import Fit
+from ..graphs.protocols import EdgeRule
 from ..graphs.rules import DenseOrNearest
 from ..kernels import Gaussian
 from ..operators.landmark_diffusion import LandmarkDiffusion, LandmarkMarkov
+from ..operators.neighbor_walk import NEIGHBORS
 from . import parameters
 from .declaration import After, estimator
 from .parameters import Epsilon, LandmarkChoice, MetricChoice, Neighbors
@@ -45,15 +48,20 @@ class Roseland(SpectralMethod):
     landmarks : "auto", int, float, array or a choice of :mod:`outfold.landmarks`
         How many rows, which fraction of them, or the points themselves. "auto": 4 sqrt(n), at least 500.
     epsilon : float, rule name or rule
-        w = exp(-d^2 / (2 epsilon)); rules use the distances between landmarks.
+        Gaussian kernel: w = exp(-d^2 / (2 epsilon)); rules use the distances between landmarks. Adaptive kernel: the
+        width in local units, 1 by default.
+    kernel : "auto", "adaptive" or "gaussian"
+        "auto": "gaussian" if ``epsilon`` is given, or ``n_neighbors=None``; else "adaptive". "adaptive":
+        w = exp(-d^2 / (epsilon (r(x)^2 + r_k^2))), r the root mean square distance to the nearest landmarks: diffusion
+        in local units, for tables, images, clusters and noise.
     alpha : float in [0, 1]
-        How much of the density, of rows and of landmarks, to remove: 1 leaves none (Laplace-Beltrami), 0 is
-        Roseland as published.
+        How much of the density, of rows and of landmarks, to remove: 1 leaves none (Laplace-Beltrami; of the metric in
+        local units for the adaptive kernel), 0 is Roseland as published.
     t : float >= 0
         Diffusion time.
     n_neighbors : None, int, "auto" or ``Union(k)`` of :mod:`outfold.graphs`
-        How many of its nearest landmarks a row uses: all (None), this many, or all up to 1000 landmarks and
-        32 beyond ("auto").
+        How many of its nearest landmarks a row uses. Adaptive: 15 by default. Gaussian: all (None), this many, or all
+        up to 1000 landmarks and 32 beyond ("auto").
     metric : name, callable or Metric
         Any of scikit-learn's.
     memory : "auto", int or str
@@ -76,6 +84,7 @@ class Roseland(SpectralMethod):
 
     landmarks: LandmarkChoice = "auto"
     epsilon: Epsilon = "auto"
+    kernel: Annotated[str, Options("auto", "adaptive", "gaussian")] = "auto"
     alpha: Annotated[float, Interval(0, 1)] = 1.0
     t: Annotated[float, Interval(0)] = 1
     n_neighbors: Neighbors = "auto"
@@ -95,12 +104,37 @@ class Roseland(SpectralMethod):
             raise ValueError(
                 f"n_neighbors={self.n_neighbors!r}: a row keeps all landmarks (None), a count of them, or Union(k)."
             )
+        given = not (isinstance(self.epsilon, str) and self.epsilon == "auto")
+        if self.kernel == "adaptive" or (self.kernel == "auto" and not given and self.n_neighbors is not None):
+            return self._in_local_units(metric)
         rule = parameters.bandwidth(self.epsilon, auto=bandwidths.Neighbor())
         if rule == bandwidths.Fixed(math.inf):
             raise ValueError("epsilon=inf weighs all kept landmarks alike; landmark diffusion needs a finite one.")
         edges = parameters.edge_rule(self.n_neighbors, None, "gaussian", None)
         if isinstance(edges, DenseOrNearest):
             edges = replace(edges, dense_up_to=DENSE_LANDMARKS)
+        return self._landmark_diffusion(metric, edges, rule)
+
+    def _in_local_units(self, metric: Metric) -> LandmarkDiffusion:
+        """Return the eigenproblem with the adaptive kernel."""
+        rule = parameters.bandwidth(self.epsilon, auto=bandwidths.Fixed(1.0))
+        if not isinstance(rule, bandwidths.Fixed) or not math.isfinite(rule.epsilon):
+            raise ValueError(
+                f"kernel='adaptive' measures in local units, so epsilon={self.epsilon!r} must be 'auto' (1) or a "
+                "number near 1."
+            )
+        if self.n_neighbors is None:
+            raise ValueError(
+                "kernel='adaptive' measures by the nearest landmarks of each row: n_neighbors must be a number or "
+                "'auto'. For all landmarks pass kernel='gaussian'."
+            )
+        chosen = isinstance(self.n_neighbors, str)
+        edges = parameters.edge_rule(NEIGHBORS if chosen else self.n_neighbors, None, "gaussian", None)
+        if chosen:
+            parameters.one_of("n_neighbors", str(self.n_neighbors), ("auto",))
+        return replace(self._landmark_diffusion(metric, edges, rule), local=True, chosen=chosen)
+
+    def _landmark_diffusion(self, metric: Metric, edges: EdgeRule, rule: BandwidthRule) -> LandmarkDiffusion:
         return LandmarkDiffusion(
             metric=metric,
             edges=edges,
@@ -119,8 +153,9 @@ class Roseland(SpectralMethod):
 
         The old rows are not needed. New rows enter the sums over rows exactly; the degrees of old rows, which new rows
         change, are rescaled by an estimate from the landmarks (:mod:`outfold.engine.update`). Epsilon stays the same.
-        Where many new rows have little support, some of them become landmarks; the affinities of old rows to these are
-        computed through the old landmarks. Other rows outside the data are still flagged by ``trust``.
+        With the Gaussian kernel, where many new rows have little support, some of them become landmarks; the affinities
+        of old rows to these are computed through the old landmarks. The adaptive kernel keeps its
+        landmarks. Other rows outside the data are still flagged by ``trust``.
 
         Columns follow the old ones: well-separated eigenpairs get the index and sign of the column they overlap with
         most, so ``eigenvalues_`` need not be in order; within groups of nearly equal eigenvalues, which drift may
@@ -132,7 +167,7 @@ class Roseland(SpectralMethod):
         X : array of shape (n_new, n_features), or what ``fit`` takes block by block
         y : ignored
         sample_weight : array, optional
-            Weights of the new rows, in the unit of those of the fit; with ``source``, of all its rows.
+            Numbers of copies of the new rows, as in ``fit``; with ``source``, of all its rows.
         source : what ``fit`` takes, optional
             All rows, old and new: sums are computed over them again, and the result is that of a fit with the same
             landmarks and epsilon, in the old coordinates.
@@ -148,11 +183,6 @@ class Roseland(SpectralMethod):
         self._past: updating.UpdateState | None = (
             updating.begin(found, self._recipe().wanted, self._runner()) if kept else None
         )
-
-    def _fit(self, X: Data, sample_weight: Weights) -> None:
-        super()._fit(X, sample_weight)
-        if self._past is not None:
-            self._past = replace(self._past, unit=weight_unit(sample_weight))
 
     def _update(self, X: Data, sample_weight: Weights, source: Data | None) -> None:
         past = self._past

@@ -16,9 +16,9 @@ from .. import neighbors
 from .._runtime.ownership import freeze
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Interval
+from ..data.places import find_places
 from ..data.sources import require_in_memory
 from ..distances import Metric
-from ..neighbors import Search
 from . import parameters
 from .base import SpectralEstimator, Storable, Transformer
 from .declaration import estimator
@@ -95,8 +95,7 @@ class Islands(Storable, Transformer):
         columns, k = int(self.n_components), int(self.n_neighbors)
         X = np.asarray(validate_data(self, require_in_memory(X), dtype=float, ensure_min_samples=2))
         runner = Threads(self.n_jobs)
-        search = neighbors.build(Metric().fit(X), "auto")
-        piece = _pieces(search, X, min(k, len(X) - 1) + 1, runner)
+        piece = _pieces(X, k, runner)
         sizes = np.bincount(piece)
         large = np.flatnonzero(sizes >= max(self.smallest * len(X), 2 * columns + 2))
         if len(large) == 0:
@@ -107,7 +106,7 @@ class Islands(Storable, Transformer):
         self.pieces_, places = [], []
         for number in range(len(large)):
             part = X[self.rows_[self._label == number]]
-            model = clone(self._method(len(part))).set_params(n_components=columns)
+            model = clone(self._method(part)).set_params(n_components=columns)
             places.append(np.asarray(model.fit_transform(part)))
             self.pieces_.append(model)
         middles = np.array([X[self.rows_[self._label == number]].mean(axis=0) for number in range(len(large))])
@@ -119,11 +118,12 @@ class Islands(Storable, Transformer):
         freeze(self)
         return self
 
-    def _method(self, rows: int) -> PieceMethod:
+    def _method(self, part: Array) -> PieceMethod:
         if self.method is not None:
             return self.method
-        landmarks = PIECE_LANDMARKS if rows > LANDMARKS_FROM else None
-        k = min(self.n_neighbors, rows - 1)
+        places = find_places(part)
+        landmarks = PIECE_LANDMARKS if len(part) > LANDMARKS_FROM else None
+        k = max(1, min(self.n_neighbors, len(part if places is None else places.first) - 1))
         return Isomap(n_neighbors=k, landmarks=landmarks, components="join", random_state=0, n_jobs=self.n_jobs)
 
     def transform(self, X: Data) -> Array:
@@ -152,11 +152,15 @@ def embed_quietly(model: PieceMethod, X: Array) -> Array:
     return model.transform(X)
 
 
-def _pieces(search: Search, X: Array, k: int, runner: Threads) -> Array:
-    lists = search.closest(X, k, runner).nearest(k)
-    graph = csr_array((np.ones(len(lists.index)), lists.index, lists.ptr), shape=(len(X), len(X)))
+def _pieces(X: Array, k: int, runner: Threads) -> Array:
+    """Return the component of each row in the graph of the k nearest neighbours; equal rows count as one."""
+    places = find_places(X)
+    points = X if places is None else X[places.first]
+    k = min(k, len(points) - 1) + 1
+    lists = neighbors.build(Metric().fit(points), "auto").closest(points, k, runner).nearest(k)
+    graph = csr_array((np.ones(len(lists.index)), lists.index, lists.ptr), shape=(len(points), len(points)))
     labels: Array = connected_components(graph, directed=False)[1]
-    return labels
+    return labels if places is None else labels[places.member]
 
 
 def _layout(middles: Array, radii: Array, columns: int) -> Array:

@@ -7,17 +7,22 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Annotated, ClassVar, TypedDict
 
-from .. import bandwidths, distances, graphs, kernels, solvers
+import numpy as np
+
+from .. import bandwidths, distances, extensions, graphs, kernels, solvers
 from .._runtime.typing import Array, Interval, Options
 from ..engine.fit import Recipe
 from ..graphs import rules
 from ..graphs.protocols import EdgeRule
 from ..landmarks import Enough, Landmarks
 from ..operators.affinity_graph import Affinities
+from ..operators.gaussian_pairs import GaussianPairs
 from ..operators.laplacian import Unnormalized
 from ..operators.low_rank import LowRankDiffusion
-from ..operators.markov import Markov
+from ..operators.markov import GraphNormalization, Markov
+from ..operators.neighbor_walk import NeighborWalk
 from ..operators.problem import Eigenproblem
+from ..operators.variable_rates import Generator
 from . import parameters
 from .base import SpectralEstimator
 from .declaration import After, estimator
@@ -31,8 +36,11 @@ from .parameters import (
     SolverChoice,
 )
 
-AFFINITY_KERNELS = ("gaussian", "self_tuning", "continuous_knn", "precomputed")
+AFFINITY_KERNELS = ("auto", "adaptive", "variable", "gaussian", "self_tuning", "continuous_knn", "precomputed")
 LOCAL_NEIGHBOR = {"self_tuning": 7, "continuous_knn": 7}  # kernels in local units: the neighbour that sets the unit
+IN_LOCAL_UNITS = ("adaptive", "variable")
+
+BINARY = "epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors, else it is all ones."
 
 
 @estimator
@@ -99,6 +107,12 @@ class Stages(TypedDict):
     kernel: kernels.Gaussian | kernels.Affinity
 
 
+def _is_plain_gaussian(stages: Stages) -> bool:
+    """Return whether the kernel is a Gaussian in plain units and ``n_neighbors`` is "auto"."""
+    edges = stages["edges"]
+    return isinstance(edges, rules.DenseOrNearest) and edges.local is None
+
+
 @estimator
 class AffinityMethod(SpectralMethod):
     """A method over affinities between points.
@@ -106,15 +120,24 @@ class AffinityMethod(SpectralMethod):
     Parameters
     ----------
     epsilon : float, rule name or rule
-        w = exp(-d^2 / (2 epsilon)). Names: "auto", "median", "neighbor", "percentile", "slope".
-    kernel : "gaussian", "self_tuning", "continuous_knn", "precomputed" or callable
-        "self_tuning": d^2 / (sigma(x) sigma_j), sigma the distance to the 7th neighbour; "continuous_knn":
+        Gaussian kernel: w = exp(-d^2 / (2 epsilon)). Names of rules: "auto", "median", "neighbor", "percentile",
+        "slope". Adaptive and variable kernels: the width in local units, 1 by default.
+    kernel : "auto", "adaptive", "variable", "gaussian", "self_tuning", "continuous_knn", "precomputed" or callable
+        "auto": "gaussian" if ``epsilon`` is given, or ``threshold``, or a rule other than a number of neighbours, or
+        ``solver=LowRank()``, or ``extension="least_squares"``; else "adaptive". "adaptive":
+        w = exp(-d^2 / (epsilon (r(x)^2 + r(y)^2))), r the root mean square distance to the nearest neighbours:
+        diffusion in local units, for tables, images, clusters and noise. "variable": the same, with the generator of
+        Laplace-Beltrami whatever the density (Berry and Harlim, 2016), for clean samples of a manifold;
+        ``outfold.kernels.Variable(dim=2)`` if its dimension is known. "self_tuning":
+        d^2 / (sigma(x) sigma_j), sigma the distance to the 7th neighbour, of the 15 nearest; "continuous_knn":
         edges with d^2 <= delta^2 rho(x) rho_j, all of weight 1 (``n_neighbors=Ball(delta)`` sets delta, an int
         the neighbour rho is measured to); "precomputed": X holds affinities; a callable k(x, y) returns one.
     n_neighbors : None, int, "auto" or a rule of :mod:`outfold.graphs`
-        Which pairs the kernel keeps: all (None); x and y if either is among the other's k nearest, counting
-        itself (int); all up to 3000 anchors and 32 nearest beyond ("auto"); or ``Mutual(k)``, ``Ball(radius)``,
-        ``Threshold(eta)``, ``Union(k, search=...)``.
+        Which pairs the kernel keeps. Adaptive and variable: the k nearest of each point; "auto" is 15, or more for
+        "variable", at any n. Gaussian: all (None); x and y if either is among the other's k nearest, counting itself
+        (int); or "auto", which is all pairs at any n: as a table up to 5000 anchors; beyond, without pairs whose weight
+        cannot matter or by a kernel of low rank, as ``report_.edges`` says; or refused with the numbers; or a rule,
+        ``Mutual(k)``, ``Ball(radius)``, ``Threshold(eta)``, ``Union(k, search=...)``.
     threshold : float in (0, 1), optional
         Keep the pairs whose weight reaches it instead.
     metric : name, callable or Metric
@@ -129,14 +152,16 @@ class AffinityMethod(SpectralMethod):
     """
 
     epsilon: Epsilon = "auto"
-    kernel: str | Callable[[Array, Array], float] = "gaussian"
+    kernel: str | Callable[[Array, Array], float] | kernels.Variable = "auto"
     n_neighbors: Neighbors = "auto"
     threshold: Annotated[float | None, Interval(0, 1, open_low=True)] = None
     metric: MetricChoice = "euclidean"
     components: Annotated[str, Options("warn", "error", "largest", "join"), After("landmarks")] = "warn"
 
-    def _over_affinities(self, normalization: Markov | Unnormalized) -> Affinities | LowRankDiffusion:
+    def _over_affinities(self, normalization: Markov | Unnormalized) -> Eigenproblem:
         """Return the eigenproblem of the normalised affinities; with LowRank() that of all rows, by landmarks."""
+        if self._walks():
+            return self._walk(normalization)
         stages = self._stages()
         if isinstance(self.solver, solvers.LowRank):
             self._check_low_rank(self.solver, stages)
@@ -158,21 +183,104 @@ class AffinityMethod(SpectralMethod):
                 alpha=normalization.alpha,
                 power=normalization.power,
             )
+        if _is_plain_gaussian(stages):
+            return self._gaussian_pairs(stages, normalization)
         precomputed = self._precomputed_parameter() == "metric"
         return Affinities(
             **stages, normalization=normalization, components=self.components, given_distances=precomputed
         )
+
+    def _resolved_kernel(self) -> str | Callable[[Array, Array], float]:
+        """Return the kernel that "auto" means, or the given one; an object by its name."""
+        if isinstance(self.kernel, kernels.Variable):
+            return "variable"
+        if not isinstance(self.kernel, str) or self.kernel != "auto":
+            return self.kernel
+        gaussian_only = isinstance(self.solver, solvers.LowRank) or _is_least_squares(self.extension)
+        return (
+            "adaptive" if self._counts_neighbors() and not (self._epsilon_is_given() or gaussian_only) else "gaussian"
+        )
+
+    def _counts_neighbors(self) -> bool:
+        return self.threshold is None and isinstance(self.n_neighbors, int | np.integer | str)
+
+    def _epsilon_is_given(self) -> bool:
+        return not (isinstance(self.epsilon, str) and self.epsilon == "auto")
+
+    def _walks(self) -> bool:
+        """Whether the kernel is in local units over the nearest anchors of each point."""
+        kernel = self._resolved_kernel()
+        if callable(kernel):
+            return False
+        parameters.one_of("kernel", kernel, AFFINITY_KERNELS)
+        if kernel in IN_LOCAL_UNITS and not self._counts_neighbors():
+            raise ValueError(
+                f"kernel={kernel!r} keeps a number of nearest points: n_neighbors={self.n_neighbors!r}, "
+                f"threshold={self.threshold!r} will not do. Leave them at their defaults, or pass kernel='gaussian' or "
+                "'self_tuning'."
+            )
+        return kernel in IN_LOCAL_UNITS
+
+    def _walk(self, normalization: Markov | Unnormalized) -> NeighborWalk:
+        """Return the eigenproblem in local units."""
+        if isinstance(self.n_neighbors, str):
+            k: int | str = parameters.one_of("n_neighbors", self.n_neighbors, ("auto",))
+        else:
+            k = parameters.count("n_neighbors", self.n_neighbors, low=2)
+        chosen: GraphNormalization | Generator = normalization
+        if self._resolved_kernel() == "variable":
+            chosen = self._generator(normalization)
+        return NeighborWalk(
+            metric=parameters.metric(self.metric),
+            k=k,
+            epsilon=self._local_width(),
+            normalization=chosen,
+            components=self.components,
+        )
+
+    def _local_width(self) -> float:
+        """Return epsilon of a kernel in local units."""
+        if isinstance(self.epsilon, str) and self.epsilon == "auto":
+            return 1.0
+        rule = parameters.bandwidth(self.epsilon, auto=bandwidths.Fixed(1.0))
+        if not isinstance(rule, bandwidths.Fixed) or not math.isfinite(rule.epsilon):
+            raise ValueError(
+                f"kernel={self.kernel!r} measures in local units, so epsilon={self.epsilon!r} must be 'auto' (1) or a "
+                "number near 1."
+            )
+        return float(rule.epsilon)
+
+    def _generator(self, normalization: Markov | Unnormalized) -> Generator:
+        if not isinstance(normalization, Markov) or normalization.canonical:
+            raise ValueError(
+                "kernel='variable' gives the rates and eigenfunctions of a generator: leave laplacian at 'random_walk' "
+                "and coordinates at 'diffusion', or pass another kernel."
+            )
+        dim = self.kernel.dim if isinstance(self.kernel, kernels.Variable) else None
+        parameters.check(self.kernel) if isinstance(self.kernel, kernels.Variable) else None
+        return Generator(self._density_power(normalization), normalization.power, None if dim is None else float(dim))
+
+    def _density_power(self, normalization: Markov) -> float:
+        """Return alpha of the generator."""
+        return normalization.alpha
+
+    def _gaussian_pairs(self, stages: Stages, normalization: Markov | Unnormalized) -> GaussianPairs:
+        """Return the eigenproblem of a Gaussian of all pairs, whatever their number."""
+        metric, kernel = stages["metric"], stages["kernel"]
+        assert isinstance(metric, distances.Metric)
+        if kernel == kernels.Gaussian(bandwidths.Fixed(math.inf)):
+            raise ValueError(BINARY)
+        return GaussianPairs(metric=metric, kernel=kernel, normalization=normalization, components=self.components)
 
     def _solver(self) -> solvers.Solver:
         return self.solver if isinstance(self.solver, solvers.LowRank) else super()._solver()
 
     def _stages(self) -> Stages:
         """Return metric, edges and kernel."""
-        kernel = self.kernel
+        kernel = self._resolved_kernel()
         if callable(kernel):
             self._refuse_epsilon("a kernel callable")
             return Stages(metric=kernels.CallableKernel(kernel), edges=graphs.AllPairs(), kernel=kernels.Affinity())
-        parameters.one_of("kernel", kernel, AFFINITY_KERNELS)
         metric = parameters.metric(self.metric)
         local = LOCAL_NEIGHBOR.get(kernel)
         auto = bandwidths.Neighbor() if local is None else bandwidths.Fixed(0.5)
@@ -196,9 +304,7 @@ class AffinityMethod(SpectralMethod):
             raise ValueError(f"kernel={kernel!r} needs features or a metric to search, not metric='precomputed'.")
         edges = parameters.edge_rule(self.n_neighbors, self.threshold, kernel, local) if metric else graphs.AllPairs()
         if isinstance(edges, graphs.AllPairs | graphs.Threshold) and rule == bandwidths.Fixed(math.inf):
-            raise ValueError(
-                "epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors, else it is all ones."
-            )
+            raise ValueError(BINARY)
         chosen = bandwidths.Fixed(math.inf) if kernel == "continuous_knn" else rule
         return Stages(metric=metric, edges=edges, kernel=kernels.Gaussian(chosen, 0.5 if local else None))
 
@@ -221,7 +327,7 @@ class AffinityMethod(SpectralMethod):
             )
         if self._precomputed_parameter():
             raise ValueError(f"{asked} measures from rows to landmarks: pass features, not a precomputed matrix.")
-        if isinstance(self.kernel, str) and self.kernel != "gaussian":
+        if self._resolved_kernel() != "gaussian" and not callable(self.kernel):
             raise ValueError(
                 f"{asked} needs a positive definite kernel, kernel='gaussian' or a callable that is; "
                 f"kernel={self.kernel!r} is not."
@@ -237,3 +343,9 @@ class AffinityMethod(SpectralMethod):
                 f"components={self.components!r} edits a graph, and {asked} has none: pass 'warn' or 'error'."
             )
         parameters.check(solver)
+
+
+def _is_least_squares(extension: ExtensionChoice) -> bool:
+    return isinstance(extension, extensions.LeastSquares) or (
+        isinstance(extension, str) and extension == "least_squares"
+    )

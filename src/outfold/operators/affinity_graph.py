@@ -18,13 +18,14 @@ from ..data.sources import Source
 from ..distances import Given, Metric, PointMetric
 from ..graphs import AllPairs, Ball, components, fitted, rules
 from ..graphs.fitted import SparseGraph
-from ..graphs.pair_statistics import DenseStatistics
+from ..graphs.pair_statistics import DenseStatistics, SearchStatistics
 from ..graphs.protocols import EdgeRule, FittedKernel, Graph
 from ..graphs.rules import DenseOrNearest
 from ..kernels import Kernel
 from ..landmarks import Anchors, along_the_tree, given_columns
 from ..trust import Reference
 from .costs import EDGE, ENTRY, Case, Cost, Stage
+from .cut_weight import cut_notes
 from .expansion import EigenPairs, Expansion
 from .laplacian import Unnormalized
 from .markov import GraphNormalization, log_mass_without_self
@@ -69,8 +70,9 @@ class Affinities(Eigenproblem):
             return self._choose_edges(len(anchors.measure)).build(rows, anchors, measure, needed, runner)
         if not isinstance(self.edges, AllPairs):
             anchors = along_the_tree(anchors, self.metric)
-        rules.check_k(self.edges, anchors.measure)
-        survey = self._survey(anchors, runner)
+        counts = anchors.counts()
+        rules.check_k(self.edges, anchors.measure if counts is None else counts)
+        survey = self._survey(anchors, counts, runner)
         kernel = self.kernel.fit(survey)
         graph = self.edges.draw(survey, kernel, runner)
         exact = survey.exact
@@ -78,7 +80,7 @@ class Affinities(Eigenproblem):
         graph, operator, rule, reference, degree = self._operator(graph, kernel, anchors, runner)
         if operator.parts.count > 1 and self.components != "warn":
             if self.components == "largest":
-                fewer = _largest(anchors, operator, needed, self)
+                fewer = largest_component(anchors, operator, needed, self.given, getattr(self.edges, "k", 0))
                 return replace(self, components="warn").build(rows, fewer, measure, needed, runner)
             graph = self._join_components(graph, operator, runner)
             graph, operator, rule, reference, degree = self._operator(graph, kernel, anchors, runner)
@@ -93,6 +95,7 @@ class Affinities(Eigenproblem):
             edges=self._describe(graph) + ("" if exact else ", found approximately"),
             degree=degree,
             bandwidth=kernel.bandwidth,
+            notes=cut_notes(self.kernel, kernel, graph, runner),
         )
 
     def _choose_edges(self, n: int) -> Affinities:
@@ -104,13 +107,14 @@ class Affinities(Eigenproblem):
             edges = replace(edges, radius=graph.radius)
         return self.chosen + edges.describe()
 
-    def _survey(self, anchors: Anchors, runner: Threads) -> PairStatistics:
+    def _survey(self, anchors: Anchors, counts: Array | None, runner: Threads) -> PairStatistics:
         if self.metric is not None:
-            return self.edges.statistics(self.metric, anchors.points, anchors.measure, runner)
+            found = self.edges.statistics(self.metric, anchors.points, anchors.measure, runner)
+            assert isinstance(found, DenseStatistics | SearchStatistics)
+            return replace(found, counts=counts)
         given = Given(given_columns(anchors), self.given_distances)
-        return DenseStatistics(
-            distances=given, squared=given.cross(anchors.points[:, anchors.index]), measure=anchors.measure
-        )
+        squared = given.cross(anchors.points[:, anchors.index])
+        return DenseStatistics(distances=given, squared=squared, measure=anchors.measure, counts=counts)
 
     def _operator(
         self, graph: Graph, kernel: FittedKernel, anchors: Anchors, runner: Threads
@@ -154,7 +158,8 @@ class Affinities(Eigenproblem):
 
     def cost(self, case: Case) -> Cost:
         n = case.anchors
-        edges, chosen = self.edges.choose(n), "auto: " if isinstance(self.edges, DenseOrNearest) else ""
+        edges = self.edges.choose(n)
+        chosen = "auto: " if isinstance(self.edges, DenseOrNearest) else self.chosen
         small_end = isinstance(self.normalization, Unnormalized)
         if isinstance(edges, AllPairs):
             solver, solve = case.dense_solve(n, "shiftinvert" if small_end else "lanczos")
@@ -180,9 +185,8 @@ class Affinities(Eigenproblem):
         if report.components > 1:
             remedy = self.edges.choose(report.n_anchors).remedy()
             found.append(
-                f"The graph falls into {problem.operator.parts.describe()}, so the first "
-                f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. "
-                f"{remedy} (now {report.edges}, epsilon {report.epsilon:.3g}), or pass "
+                disconnected_note(report, problem.operator, remedy, f", epsilon {report.epsilon:.3g}")
+                + ", or pass "
                 + ("components='largest'." if "all pairs" in report.edges else "components='largest' or 'join'.")
             )
         if report.trace > report.n_anchors / 2:
@@ -195,14 +199,29 @@ class Affinities(Eigenproblem):
         return found + amplification_concerns(report)
 
 
-def _largest(anchors: Anchors, operator: Operator, needed: int, view: Affinities) -> Anchors:
+def disconnected_note(report: Facts, operator: Operator, remedy: str, more: str = "") -> str:
+    """Return the beginning of the warning about a graph in several components."""
+    return (
+        f"The graph falls into {operator.parts.describe()}, so the first "
+        f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. "
+        f"{remedy} (now {report.edges}{more})"
+    )
+
+
+def largest_component(anchors: Anchors, operator: Operator, needed: int, given: bool, k: float) -> Anchors:
     """Return the anchors of the component with the largest measure."""
     held = np.bincount(operator.parts.labels, weights=anchors.measure)
     found = anchors.at(np.flatnonzero(operator.parts.labels == held.argmax()))
-    distinct = len(found.points) if view.given else len(np.unique(found.points, axis=0))
-    if distinct < needed + 1 or found.measure.sum() <= getattr(view.edges, "k", 0):
+    distinct = len(found.points) if given else len(np.unique(found.points, axis=0))
+    if distinct < needed + 1 or _count_all(found) <= k:
         raise ValueError(
             f"The largest of {operator.parts.count} components holds {len(found.points)} of {operator.size} anchors, "
             f"{distinct} of them distinct: too few to embed. Raise n_neighbors or epsilon."
         )
     return found
+
+
+def _count_all(anchors: Anchors) -> float:
+    """Return the number of neighbours that all anchors count together."""
+    counts = anchors.counts()
+    return float((anchors.measure if counts is None else counts).sum())

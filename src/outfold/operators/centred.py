@@ -251,7 +251,7 @@ class Distant(CentredProblem):
         else:
             distances = self.metric.fit(anchors.points)
             squared = distances.gram(runner)
-        nearness, reference = Nearness.of(distinct_nearest(squared, runner), anchors.measure)
+        nearness, reference = Nearness.of(distinct_nearest(squared, runner), anchors.measure, anchors.weighed)
         squared *= -0.5
         return self._problem(squared, SquaredDistances(distances, nearness), anchors, reference, runner)
 
@@ -281,7 +281,7 @@ class Kernels(CentredProblem):
         if self.kernel is None:
             geometry, K, reference = GivenValues.of(given_columns(anchors), anchors.points, anchors.measure)
         else:
-            geometry, K, reference = self.kernel.fit(anchors.points, anchors.measure, runner)
+            geometry, K, reference = self.kernel.fit(anchors.points, anchors.measure, runner, anchors.weighed)
         return replace(self._problem(K, geometry, anchors, reference, runner), bandwidth=geometry.bandwidth)
 
     def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:

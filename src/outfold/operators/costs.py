@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from .._runtime.typing import Array
 from ..neighbors.tree import MOST_FEATURES, TREE_FEATURES
 from .operator import DENSE_SOLVER_UP_TO
 
@@ -43,6 +44,7 @@ class Case:
     components: int
     cores: int
     in_memory: bool
+    points: Array | None = None  # the rows, if the eigenproblem reads them and they are in memory
 
     def search(self, rows: int, anchors: int, k: int) -> float:
         """Return the seconds to find the ``k`` nearest anchors of each of ``rows`` rows."""

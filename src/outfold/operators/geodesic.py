@@ -24,7 +24,7 @@ from ..distances import GivenTable, Metric, SearchedDistances, clip_entries
 from ..graphs import Ball, Union, components, drawing
 from ..graphs.components import Components
 from ..graphs.fitted import SparseGraph
-from ..graphs.pair_statistics import SearchStatistics, kth, lists_of_mass
+from ..graphs.pair_statistics import SearchStatistics, lists_of_mass, select_nearest
 from ..graphs.protocols import ValueGeometry
 from ..landmarks import AllRows, Anchors, along_the_tree, given_columns
 from ..neighbors import Lists, Search
@@ -65,6 +65,7 @@ class Geodesics(ValueGeometry):
 
     search: Annotated[Search, Axes("n>N d")]  # over the nodes of the graph
     measure: Annotated[Array, Axes("N")]  # of the nodes
+    counts: Annotated[Array | None, Axes("N")] = None  # of each node as a neighbour; None: by its measure
     k: int  # neighbours of a new point; 0: those within the radius
     radius: float
     table: Annotated[Array, Axes("N n")]  # (nodes, anchors): D
@@ -117,8 +118,9 @@ class Geodesics(ValueGeometry):
     def _steps(self, Z: Array) -> Lists:
         """Return the nodes each point is linked to directly, nearest first."""
         if self.k:
-            lists = lists_of_mass(self.search, Z, self.measure, self.k, Threads(1))
-            return lists.select(lists.squared <= np.repeat(kth(lists, self.measure, self.k), np.diff(lists.ptr)))
+            looked = self.k if self.counts is None else self.k + 1
+            lists = lists_of_mass(self.search, Z, self.measure, looked, Threads(1), counts=self.counts)
+            return select_nearest(lists, self.measure, self.k, self.counts)
         nearest = self.search.closest(Z, 1, Threads(1))
         reach = np.maximum(self.radius**2, nearest.squared[nearest.ptr[:-1]])  # if the ball is empty: the nearest
         lists = self.search.within(Z, np.sqrt(reach), None, Threads(1))
@@ -133,6 +135,7 @@ class Geodesic(Eigenproblem):
     edges: Union | Ball  # the k of Union counts the point itself
     normalization: Centring
     components: str = "warn"
+    fewer: bool = False  # of few points take fewer neighbours than `edges` counts, instead of raising
 
     @property
     def feature_metric(self) -> Metric | None:
@@ -174,12 +177,17 @@ class Geodesic(Eigenproblem):
     def _build(
         self, nodes: Anchors, at: Array, weights: Array, foreign: bool, needed: int, runner: Threads
     ) -> BuiltProblem:
-        self._check_sizes(nodes, at)
+        counts = nodes.counts()
+        n = float((nodes.measure if counts is None else counts).sum())
+        if self.fewer and isinstance(self.edges, Union) and 2 <= n < self.edges.k:
+            fewer = replace(self, edges=replace(self.edges, k=int(n)))
+            return fewer._build(nodes, at, weights, foreign, needed, runner)
+        self._check_sizes(n, len(nodes.measure), at)
         distances: SearchedDistances
         distances = GivenTable(nodes.points[:, nodes.index]) if self.metric is None else self.metric.fit(nodes.points)
         search = neighbors.build(distances, self.edges.search)
         graph: SparseGraph = self.edges.draw(
-            SearchStatistics(search=search, measure=nodes.measure, runner=runner), None, runner
+            SearchStatistics(search=search, measure=nodes.measure, runner=runner, counts=counts), None, runner
         )
         lengths = graph.gram(runner)
         np.sqrt(lengths.data, out=lengths.data)
@@ -195,7 +203,14 @@ class Geodesic(Eigenproblem):
         K = _kernel(table, at, runner)
         k = graph.k - 1 if graph.kind == "union" else 0
         geometry = Geodesics(
-            search=search, measure=nodes.measure, k=k, radius=graph.radius, table=table, at=at, nearness=nearness
+            search=search,
+            measure=nodes.measure,
+            counts=counts,
+            k=k,
+            radius=graph.radius,
+            table=table,
+            at=at,
+            nearness=nearness,
         )
         operator = self.normalization.fit(K, weights, runner)
         return BuiltProblem(
@@ -210,13 +225,13 @@ class Geodesic(Eigenproblem):
             notes=notes,
         )
 
-    def _check_sizes(self, nodes: Anchors, at: Array) -> None:
-        n = nodes.measure.sum()
+    def _check_sizes(self, n: float, nodes: int, at: Array) -> None:
         if not isinstance(self.edges, Ball) and self.edges.k > n:
             raise ValueError(
-                f"n_neighbors={self.edges.k - 1} must be smaller than the number of points, n = {n:g}. Lower it."
+                f"n_neighbors={self.edges.k - 1} must be smaller than the number of points, n = {n:g} (equal rows "
+                "count once, weights below 1 as their fraction). Lower it."
             )
-        drawing.check_table(len(nodes.measure), len(at), "Geodesics", "landmarks=1000")
+        drawing.check_table(nodes, len(at), "Geodesics", "landmarks=1000")
 
     def _describe(self, graph: SparseGraph) -> str:
         if graph.kind == "union":
@@ -236,8 +251,9 @@ class Geodesic(Eigenproblem):
     ) -> BuiltProblem:
         inside = parts.labels == 0
         kept = np.flatnonzero(inside[at])
-        enough = self.edges.k if not isinstance(self.edges, Ball) else 0
-        if len(kept) < needed + 1 or nodes.measure[inside].sum() <= enough:
+        enough = self.edges.k if not (isinstance(self.edges, Ball) or self.fewer) else 0
+        counts = nodes.counts()
+        if len(kept) < needed + 1 or (nodes.measure if counts is None else counts)[inside].sum() <= enough:
             raise ValueError(
                 f"The largest of {parts.count} components holds {len(kept)} of {len(at)} anchors: too few to embed. "
                 "Raise n_neighbors."

@@ -70,20 +70,23 @@ class Decay:
     decay: Annotated[float, POSITIVE]
     units: Annotated[Array, Axes("n"), POSITIVE]  # sigma^2 of the anchors
     least: float  # lower bound of sigma^2
+    counts: Annotated[Array | None, Axes("n")] = None  # of each anchor as a neighbour; None: 1
 
     @classmethod
-    def of(cls, distances: Distances, neighbours: int, decay: float, runner: Threads) -> Decay:
+    def of(
+        cls, distances: Distances, neighbours: int, decay: float, runner: Threads, counts: Array | None = None
+    ) -> Decay:
         """Return the kernel with sigma of the anchors from their distances to each other."""
         anchors = distances.anchors
         units, ones = np.empty(len(anchors)), np.ones(len(anchors))
 
         def look(block: slice) -> None:
-            units[block] = table_kth(distances.cross(anchors[block]), ones, neighbours + 1)
+            units[block] = table_kth(distances.cross(anchors[block]), ones, neighbours + 1, counts)
 
         runner.each(look, row_blocks(len(anchors), WIDE * len(anchors)), "neighbours")
-        least = unit_floor(np.sqrt(units)) ** 2  # a floor for nearly equal points
+        least = unit_floor(np.sqrt(units), counts) ** 2  # a floor for nearly equal points
         units = np.maximum(units, least)
-        return cls(distances=distances, neighbours=neighbours, decay=decay, units=units, least=least)
+        return cls(distances=distances, neighbours=neighbours, decay=decay, units=units, least=least, counts=counts)
 
     @property
     def anchors(self) -> Array:
@@ -99,7 +102,7 @@ class Decay:
     def look(self, Z: Array) -> Seen:
         """Return the affinities of each row of Z to the anchors, without negligible ones; at least one for each row."""
         squared = self.distances.cross(Z)
-        own = table_kth(squared, np.ones(len(self.units)), self.neighbours + 1)
+        own = table_kth(squared, np.ones(len(self.units)), self.neighbours + 1, self.counts)
         own = np.clip(own, self.least, self.units.max())
         half = self.decay / 2
         with np.errstate(over="ignore", invalid="ignore"):
@@ -194,7 +197,7 @@ class WalkSums:
 
     table: csr_array  # K' diag(m / K 1) K
     log_mass: Array  # log mass of rows 0, `every`, 2 `every`, ...
-    least: float  # least log mass of all rows
+    least: float  # least log mass of all rows of positive measure
     entries: int  # number of entries of K
 
     def join(self, later: WalkSums) -> WalkSums:
@@ -226,7 +229,8 @@ class LandmarkWalk:
         log_mass = log_support(seen, self.geometry.units, np.ones(len(seen.index)))
         log_mass[seen.beyond] = LOG_FLOOR
         log_mass = np.maximum(log_mass, LOG_FLOOR)
-        return WalkSums(csr_array(K.T @ K), log_mass[-start % self.every :: self.every], float(log_mass.min()), K.nnz)
+        least = float(log_mass.min(initial=np.inf, where=measure > 0))
+        return WalkSums(csr_array(K.T @ K), log_mass[-start % self.every :: self.every], least, K.nnz)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +243,7 @@ class HeatPotential(Eigenproblem):
     t: int | None  # diffusion time; None: the knee of the entropy
     gamma: float
     classical: bool  # stop at classical scaling
+    fewer: bool = False  # of few points take fewer neighbours, instead of raising
 
     @property
     def merges_copies(self) -> bool:
@@ -258,12 +263,18 @@ class HeatPotential(Eigenproblem):
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         n = len(anchors.points)
         check_tables(n)
-        if self.neighbours >= n:
+        counts = anchors.counts()
+        counted = n if counts is None else float(counts.sum())
+        if self.fewer and self.neighbours >= counted > 1:
+            fewer = replace(self, neighbours=int(np.ceil(counted)) - 1)
+            return fewer.build(rows, anchors, measure, needed, runner)
+        if self.neighbours >= counted:
             raise ValueError(
-                f"n_neighbors={self.neighbours} must be smaller than the number of distinct points, {n}. Lower it"
-                + ("." if n == len(measure) else ", or raise landmarks.")
+                f"n_neighbors={self.neighbours} must be smaller than the number of distinct points, {counted:g}"
+                + ("" if counts is None else " (weights below 1 count as their fraction)")
+                + (". Lower it." if n == len(measure) else ". Lower it, or raise landmarks.")
             )
-        geometry = Decay.of(self.metric.fit(anchors.points), self.neighbours, self.decay, runner)
+        geometry = Decay.of(self.metric.fit(anchors.points), self.neighbours, self.decay, runner, counts)
         if holds_every_row(anchors, measure):
             A, reference, degree = self._among(geometry, anchors.measure, runner)
         else:

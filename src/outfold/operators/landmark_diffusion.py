@@ -15,6 +15,11 @@ rows, the cut bends the drift by grad log b. The factor a^2 / b in omega straigh
 passes everywhere as where steps are shortest: with the pace tau = (b / a)^alpha and kappa its least,
 
     G_wait = 1 - kappa tau^(-1/2) (1 - G) tau^(-1/2),   trivial eigenvector c sqrt(tau)
+
+In local units (``local``) a row has its nearest landmarks, w = exp(-d^2 / (epsilon (r(x)^2 + r_k^2))), r the root mean
+square distance to them (:mod:`outfold.graphs.nearest`): diffusion in the metric in which landmarks are even. With the
+density f of the rows and g of the landmarks, the stationary density is f^2 g omega r^(2 dim), the column sums p_X are
+f r^dim, and r^-dim is g: omega = p_X^(-2 alpha) leaves g, the volume of that metric, at alpha = 1.
 """
 
 from __future__ import annotations
@@ -24,17 +29,20 @@ from typing import Annotated
 
 import numpy as np
 
+from .. import neighbors
 from .._runtime.threads import Threads
 from .._runtime.typing import FREE, WHOLE, Array, Axes, Index, Matrix
+from ..bandwidths import Bandwidth, Fixed
 from ..data.checkpoints import Checkpoint
 from ..data.sources import InMemory, Source
 from ..distances import Metric
-from ..graphs import AllPairs, drawing
+from ..graphs import AllPairs, Union, drawing
 from ..graphs.fitted import DenseGraph
+from ..graphs.nearest import NearestAnchors
 from ..graphs.pair_statistics import DenseStatistics, SearchStatistics
 from ..graphs.protocols import EdgeRule, FittedKernel, Geometry
 from ..graphs.rules import DenseOrNearest
-from ..kernels import Kernel
+from ..kernels import Gaussian, GaussianKernel, Kernel
 from ..landmarks import Anchors, along_the_tree
 from . import landmark_passes
 from .costs import ENTRY, FLOPS, PRODUCT, Case, Cost, Stage
@@ -74,6 +82,8 @@ class LandmarkDiffusion(Eigenproblem):
     memory: Annotated[float, FREE] = np.inf  # limit in bytes
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     updatable: bool = False  # store the sums that an update needs
+    local: bool = False  # measure in local units
+    chosen: bool = False  # the number of nearest landmarks is a default, and fewer of few landmarks
 
     @property
     def streams(self) -> bool:
@@ -91,11 +101,11 @@ class LandmarkDiffusion(Eigenproblem):
         return replace(self, memory=memory)
 
     def alone(self, epsilon: float) -> LandmarkDiffusion:
-        kernel = self.kernel.at(epsilon) if isinstance(self.kernel, Kernel) else self.kernel
+        kernel = self.kernel if self.local or not isinstance(self.kernel, Kernel) else self.kernel.at(epsilon)
         return replace(self, kernel=kernel, checkpoint=Checkpoint())
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
-        chosen = isinstance(self.edges, DenseOrNearest)
+        chosen = isinstance(self.edges, DenseOrNearest) or self.chosen
         anchors = along_the_tree(anchors, self.metric)
         edges, geometry, kernel, exact = self.fit_geometry(anchors.points, runner)
         passes = self.passes(rows, measure, geometry, kernel, runner)
@@ -136,12 +146,14 @@ class LandmarkDiffusion(Eigenproblem):
 
     def fit_geometry(self, points: Array, runner: Threads) -> tuple[EdgeRule, Geometry, FittedKernel, bool]:
         """Fit the kernel to the landmarks. Returns (edge rule, geometry, kernel, whether the search is exact)."""
-        edges = self.edges.choose(len(points))
+        edges = self.choose_edges(len(points))
         if edges.neighbors > len(points):
             raise ValueError(
                 f"n_neighbors={edges.neighbors} is more than the {len(points)} landmarks. Lower it, raise landmarks, "
                 "or pass n_neighbors=None to keep them all."
             )
+        if isinstance(edges, Union) and self.local:
+            return edges, *self._local_geometry(points, edges, runner)
         survey = edges.statistics(self.metric, points, np.ones(len(points)), runner)
         kernel = self.kernel.fit(survey) if isinstance(self.kernel, Kernel) else self.kernel
         if isinstance(survey, SearchStatistics):
@@ -150,9 +162,34 @@ class LandmarkDiffusion(Eigenproblem):
         geometry = DenseGraph(distances=dense.distances, measure=dense.measure, slack=kernel.slack)
         return edges, geometry, kernel, survey.exact
 
+    def choose_edges(self, landmarks: int) -> EdgeRule:
+        """Return the edge rule for this number of landmarks."""
+        edges = self.edges.choose(landmarks)
+        if isinstance(edges, Union) and self.chosen:
+            return replace(edges, k=min(edges.k, max(2, landmarks // 2)))
+        return edges
+
+    def _local_geometry(
+        self, points: Array, edges: Union, runner: Threads
+    ) -> tuple[NearestAnchors, FittedKernel, bool]:
+        """Return the geometry in local units, the kernel, and whether the search is exact."""
+        search, ones = neighbors.build(self.metric.fit(points), edges.search), np.ones(len(points))
+        epsilon, how = self.kernel_width, f"local scale: root mean square distance to {edges.k} landmarks"
+        kernel = GaussianKernel(Bandwidth(epsilon, how))
+        return NearestAnchors.fit(search, ones, edges.k, edges.k, epsilon, runner)[0], kernel, search.exact
+
+    @property
+    def kernel_width(self) -> float:
+        """epsilon of a kernel in local units."""
+        if isinstance(self.kernel, GaussianKernel):
+            return self.kernel.bandwidth.epsilon
+        assert isinstance(self.kernel, Gaussian)
+        assert isinstance(self.kernel.rule, Fixed)
+        return self.kernel.rule.epsilon
+
     def passes(self, rows: Source, measure: Array, geometry: Geometry, kernel: FittedKernel, runner: Threads) -> Passes:
         """Return the two passes over the rows for this geometry."""
-        walk = NearPasses if isinstance(geometry, NearestLandmarks) else DensePasses
+        walk = NearPasses if isinstance(geometry, NearestLandmarks | NearestAnchors) else DensePasses
         return walk(rows, measure, geometry, kernel, runner, self.memory, self.checkpoint)
 
     @staticmethod
@@ -165,7 +202,8 @@ class LandmarkDiffusion(Eigenproblem):
 
     def cost(self, case: Case) -> Cost:
         n, m, f = case.rows, case.anchors, case.features
-        edges, chosen = self.edges.choose(m), "auto: " if isinstance(self.edges, DenseOrNearest) else ""
+        edges = self.choose_edges(m)
+        chosen = "auto: " if isinstance(self.edges, DenseOrNearest) or self.chosen else ""
         told = chosen + self.describe(edges)
         if isinstance(edges, AllPairs):
             solver, solve = case.dense_solve(m)

@@ -24,6 +24,7 @@ from ..data.checkpoints import Checkpoint
 from ..data.sources import Answer, InMemory, PartitionedRows, Source
 from ..distances import SearchedDistances, clip_entries
 from ..graphs import components
+from ..graphs.nearest import NearestAnchors
 from ..graphs.protocols import FittedKernel, Geometry
 from ..neighbors import Lists, Search
 from ..neighbors.lists import measure_pairs
@@ -84,7 +85,7 @@ class Sums:
     seen: Array  # (landmarks,): column sums of W, weighted by the measure of the rows
     log_mass: Array  # log mass of rows 0, `every`, 2 `every`, ...
     entries: float  # number of entries of W
-    least: float  # least log mass of all rows
+    least: float  # least log mass of all rows of positive measure
 
     def join(self, later: Sums) -> Sums:
         """Return the sums over these rows and those that follow them."""
@@ -96,8 +97,9 @@ class Sums:
         )
 
     @classmethod
-    def of(cls, seen: Array, log_mass: Array, entries: int, every: int, start: int) -> Sums:
-        return cls(seen, log_mass[-start % every :: every].copy(), float(entries), float(log_mass.min(initial=np.inf)))
+    def of(cls, seen: Array, log_mass: Array, measure: Array, entries: int, every: int, start: int) -> Sums:
+        least = float(log_mass.min(initial=np.inf, where=measure > 0))
+        return cls(seen, log_mass[-start % every :: every].copy(), float(entries), least)
 
     @classmethod
     def restore(cls, state: dict[str, Array]) -> Sums:
@@ -257,6 +259,8 @@ class Passes(ABC):
         count = len(seen)
         if alpha == 0:
             return np.ones(count), np.ones(count)
+        if isinstance(self.geometry, NearestAnchors):
+            return (seen * count / total) ** (-2 * alpha), np.ones(count)
         among, mass, moment = self._landmarks_themselves()
         omega = (seen / total) ** -2 * (among / count) ** -1 * mass**2 / moment
         return omega**alpha, (moment / mass) ** alpha
@@ -352,7 +356,7 @@ class DensePasses(Passes):
     ) -> Sums:
         W = self._table(points)
         log_mass = self._log_mass(W.sum(axis=1))
-        return Sums.of(W.T @ measure, log_mass, W.size, every, offset + start)
+        return Sums.of(W.T @ measure, log_mass, measure, W.size, every, offset + start)
 
     def _look_second(self, gain: Array, points: Array, measure: Array, start: int, *kept: NeighborLists) -> Array:
         W = self._over_root_degrees(gain, points, measure)
@@ -419,7 +423,7 @@ class NearPasses(Passes):
     In a chunk, rows with the same landmarks are adjacent, so products stay in the cache.
     """
 
-    geometry: NearestLandmarks
+    geometry: NearestLandmarks | NearestAnchors
 
     def _step(self, gram: bool) -> int:
         return chunk_rows(*self.rows.shape, self.geometry.k, self.memory)
@@ -445,10 +449,18 @@ class NearPasses(Passes):
             index[total : total + len(lists.index)] = lists.index
             total += len(lists.index)
             bar.update(part.stop - part.start)
-        return NeighborLists(order, np.append(0, np.cumsum(counts)), index[:total], self.geometry.distances)
+        units = self.geometry if isinstance(self.geometry, NearestAnchors) else None
+        ptr = np.append(0, np.cumsum(counts))
+        return NeighborLists(order, ptr, index[:total], self.geometry.distances, units=units)
+
+    def _lists(self, points: Array, kept: NeighborLists) -> Lists:
+        return measure_pairs(self.geometry.distances, points, kept.ptr, kept.index, self.runner)
 
     def _weights(self, points: Array, kept: NeighborLists) -> Array:
-        W = measure_pairs(self.geometry.distances, points, kept.ptr, kept.index, self.runner).squared
+        lists = self._lists(points, kept)
+        W: Array = lists.squared
+        if isinstance(self.geometry, NearestAnchors):
+            W = self.geometry.measured(self.geometry.share(lists)).data
         self.runner.run(lambda part: self.kernel.affinity(W[part]), row_blocks(len(W), 4))
         return W
 
@@ -459,9 +471,13 @@ class NearPasses(Passes):
         W = self._weights(points, lists)
         sums, mass = np.zeros(len(self.geometry.anchors)), np.empty(len(lists.order))
         csr.sums_both_ways(lists.ptr, lists.index, W, measure, sums, mass)
-        log_mass = np.empty(len(mass))
-        log_mass[lists.order] = self._log_mass(mass)
-        return Sums.of(sums, log_mass, len(W), every, offset + start)
+        log_mass, in_order = np.empty(len(mass)), np.empty(len(mass))
+        in_order[lists.order] = measure
+        if isinstance(self.geometry, NearestAnchors):
+            log_mass[lists.order] = np.maximum(self.geometry.log_mass(self._lists(points, lists)), LOG_FLOOR)
+        else:
+            log_mass[lists.order] = self._log_mass(mass)
+        return Sums.of(sums, log_mass, in_order, len(W), every, offset + start)
 
     def pieces(self) -> list[slice]:
         count = len(self.geometry.anchors)
@@ -483,6 +499,7 @@ class NearPasses(Passes):
         return gram(lists.ptr, lists.index, W, len(self.geometry.anchors), self.runner)
 
     def _landmarks_themselves(self) -> tuple[Array, Array, Array]:
+        assert isinstance(self.geometry, NearestLandmarks)
         lists = self.geometry.lists(self.geometry.anchors, self.runner)
         last = lists.squared[lists.ptr[1:] - 1]
         W = self.kernel.affinity(lists.squared.copy())

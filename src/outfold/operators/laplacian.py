@@ -39,6 +39,9 @@ class LaplacianRule(RowRule):
     def nearest(self, Z: Array) -> Array:
         return self.markov.nearest(Z)
 
+    def at_nearest(self, Z: Array) -> Rows:
+        return self.rows(self.geometry.anchors[self.nearest(Z)])
+
     def at(self, eigenvalues: Array) -> LaplacianRule:
         return replace(self, eigenvalues=eigenvalues)
 

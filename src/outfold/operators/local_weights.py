@@ -24,6 +24,7 @@ from ..data.sources import Source
 from ..distances import Metric, clip_entries
 from ..exceptions import OutfoldWarning
 from ..graphs import components
+from ..graphs.pair_statistics import lists_of_mass, select_nearest
 from ..landmarks import Anchors, along_the_tree
 from ..neighbors import Lists, Search
 from ..trust import Nearness
@@ -44,6 +45,7 @@ class BarycentricRule(RowRule):
     k: Annotated[int, Interval(1, "n")]
     reg: Annotated[float, POSITIVE]
     nearness: Nearness
+    counts: Annotated[Array | None, Axes("n")] = None  # of each anchor as a neighbour; None: 1
 
     @property
     def anchors(self) -> Array:
@@ -57,7 +59,9 @@ class BarycentricRule(RowRule):
         return self.search.distances.nearest(Z)
 
     def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
-        lists = self.search.closest(clip_entries(Z), self.k, Threads(1)).nearest(self.k)
+        lists = _nearest(
+            _list_nearest(self.search, clip_entries(Z), self.k, self.counts, Threads(1)), self.k, self.counts
+        )
         W = weights(Z, self.search.distances.anchors, lists, self.reg, False, Threads(1))
         log_mass = self.nearness.log_mass(lists.squared[lists.ptr[:-1]])
         return Rows(weights=W, log_degree=log_mass, log_mass=log_mass)
@@ -75,12 +79,26 @@ def weights(Z: Array, anchors: Array, lists: Lists, reg: float, trace: bool, run
     return csr_array((out, lists.index, lists.ptr), shape=(len(Z), len(anchors)))
 
 
-def weights_of_anchors(search: Search, k: int, reg: float, runner: Threads) -> tuple[csr_array, Lists]:
+def weights_of_anchors(
+    search: Search, k: int, reg: float, runner: Threads, counts: Array | None = None
+) -> tuple[csr_array, Lists]:
     """Return the weights W of the fit, and the neighbour lists they belong to."""
     points = search.distances.anchors
-    lists = search.closest(points, k + 1, runner)
-    lists = lists.select(lists.index != lists.rows()).nearest(k)
+    lists = _list_nearest(search, points, k + 1, counts, runner)
+    lists = _nearest(lists.select(lists.index != lists.rows()), k, counts)
     return weights(points, points, lists, reg, True, runner), lists
+
+
+def _list_nearest(search: Search, Z: Array, k: int, counts: Array | None, runner: Threads) -> Lists:
+    """Return at least the nearest anchors of each row that together count k, or k + 1 with ``counts``."""
+    if counts is None:
+        return search.closest(Z, k, runner)
+    return lists_of_mass(search, Z, counts, k + 1, runner, counts=counts)
+
+
+def _nearest(lists: Lists, k: int, counts: Array | None) -> Lists:
+    """Return the entries of each row up to neighbour k."""
+    return lists.nearest(k) if counts is None else select_nearest(lists, counts, k, counts)
 
 
 class Residual(Normalization):
@@ -109,6 +127,7 @@ class LocalWeights(Eigenproblem):
     k: int
     reg: float
     components: str = "warn"
+    fewer: bool = False  # of few points take fewer neighbours than k, instead of raising
 
     @property
     def merges_copies(self) -> bool:
@@ -121,13 +140,24 @@ class LocalWeights(Eigenproblem):
                 f"n_neighbors={self.k} must be larger than n_components={needed}: weights on k neighbours are singular "
                 f"for more than k - 1 coordinates. Raise n_neighbors to at least {needed + 1}."
             )
-        if self.k >= n:
-            raise ValueError(
-                f"n_neighbors={self.k} must be smaller than the number of distinct points, n = {n}. Lower it."
-            )
         anchors = along_the_tree(anchors, Metric())
+        counts = anchors.counts()
+        counted = n if counts is None else float(counts.sum())
+        if self.fewer and self.k >= counted:
+            most = int(np.ceil(counted)) - 1
+            if most <= needed:
+                raise ValueError(
+                    f"{needed} coordinates need at least {needed + 2} distinct points, n = {counted:g}. Ask for fewer."
+                )
+            return replace(self, k=most, fewer=False).build(rows, anchors, measure, needed, runner)
+        if self.k >= counted:
+            told = "" if counts is None else " (weights below 1 count as their fraction)"
+            raise ValueError(
+                f"n_neighbors={self.k} must be smaller than the number of distinct points, n = {counted:g}{told}. "
+                "Lower it."
+            )
         search = neighbors.build(Metric().fit(anchors.points), "auto")
-        W, lists = weights_of_anchors(search, self.k, self.reg, runner)
+        W, lists = weights_of_anchors(search, self.k, self.reg, runner, counts)
         pattern = csr_array((np.ones(W.nnz), W.indices, W.indptr), W.shape)
         parts = components.find(pattern, anchors.measure)
         if parts.count > 1 and self.components == "error":
@@ -137,20 +167,20 @@ class LocalWeights(Eigenproblem):
             )
         if parts.count > 1 and self.components == "largest":
             inside = np.flatnonzero(parts.labels == 0)
-            if len(inside) <= max(self.k, needed):
+            if len(inside) <= max(0 if self.fewer else self.k, needed):
                 raise ValueError(
                     f"The largest of {parts.count} components holds {len(inside)} of {n} distinct points: too few to "
                     "embed. Raise n_neighbors."
                 )
             return replace(self, components="warn").build(rows, anchors.at(inside), measure, needed, runner)
-        nearness, reference = Nearness.of(lists.squared[lists.ptr[:-1]], anchors.measure)
+        nearness, reference = Nearness.of(lists.squared[lists.ptr[:-1]], anchors.measure, anchors.weighed)
         operator = replace(residual(W, anchors.measure), parts=parts, runner=runner)
         self._warn_if_slow(operator)
         return BuiltProblem(
             anchors=anchors,
             operator=operator,
             normalization=Residual(),
-            rule=BarycentricRule(search, self.k, self.reg, nearness),
+            rule=BarycentricRule(search, self.k, self.reg, nearness, counts),
             reference=reference,
             edges=f"{self.k} nearest neighbours" + ("" if search.exact else ", found approximately"),
             degree=W.nnz / n,
@@ -225,7 +255,7 @@ class ResidualKernel(SmallEndKernel):
         super().__init__(pairs)
         self.rule = rule
         search = neighbors.build(Metric().fit(self.anchors), "auto")
-        operator = residual(weights_of_anchors(search, rule.k, rule.reg, Threads())[0], self.measure)
+        operator = residual(weights_of_anchors(search, rule.k, rule.reg, Threads(), rule.counts)[0], self.measure)
         self.matrix, self.trivial = operator.matrix, operator.spread
         self.values = self.trivial - self.values
         self.search = search
@@ -244,7 +274,7 @@ class ResidualKernel(SmallEndKernel):
 
     def _to_anchors(self, X: Array, at: Array) -> Array:
         """k(x, x_j) for all anchors."""
-        own = BarycentricRule(self.search, self.rule.k, self.rule.reg, self.rule.nearness)
+        own = replace(self.rule, search=self.search)
         out = np.zeros((len(X), len(self.anchors)))
         new = np.flatnonzero(at < 0)
         if len(new):

@@ -115,6 +115,13 @@ class LowRankOperator(MarkovOperator):
         result: Array = self.parts.contrasts(most) * (self.constant / np.linalg.norm(self.constant))[:, None]
         return result
 
+    def nearly_separate(self) -> None:
+        """Return None: entries of either sign are no edges."""
+        return None
+
+    def solver_choice(self, large: bool, told: str) -> tuple[str, str]:
+        return "krylov", f"a kernel of low rank, {told}"
+
     def functions(self, vectors: Array) -> Array:
         """Return psi at the landmarks: |g| R'v / (sqrt(lambda) h)."""
         values = np.maximum((vectors * (self.matrix @ vectors)).sum(axis=0), np.finfo(float).tiny)
@@ -193,13 +200,14 @@ class LowRankDiffusion(Eigenproblem):
                 f"The landmarks fall into {operator.parts.describe()}. {REMEDY} or pass components='warn'."
             )
         counted = (found.weight > 0) | (measure == 0)
-        reach = solving.reach(found)
+        there = found.weight > 0
+        log_mass, reach = found.log_mass[there], solving.reach(found)
         return BuiltProblem(
             anchors=anchors.at(kept),
             operator=operator,
             normalization=LowRankMarkov(power=self.power, factor=factor, degree=found.degree, reach=reach),
             rule=LowRankRule(geometry, kernel, found.degrees, least),
-            reference=Reference.of(found.log_mass[counted], found.log_mass[counted], measure[counted]),
+            reference=Reference.of(log_mass, log_mass, measure[there]),
             edges=f"all landmarks, {len(kept)} of {asked} independent",
             degree=float(len(kept)),
             bandwidth=kernel.bandwidth,

@@ -8,7 +8,7 @@ the exact limit instead of 0/0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
 
@@ -19,6 +19,7 @@ from .._loops import csr, exponentials
 from .._loops.elementwise import softmax
 from .._runtime.typing import POSITIVE, Array, Axes, Matrix, Sparse
 from ..graphs import components
+from ..graphs.nearest import NearestAnchors
 from ..graphs.protocols import FittedKernel, Geometry, Graph
 from ..trust import LOG_FLOOR
 from .expansion import EigenPairs, Expansion, by_blocks
@@ -75,6 +76,9 @@ class MarkovRule(RowRule):
         return self.rows(self.geometry.anchors[self.nearest(Z)])
 
     def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
+        if measured is None and isinstance(self.geometry, NearestAnchors):
+            values, _, log_mass = self.geometry.look(Z)
+            return replace(self._sparse(Z, values), log_mass=log_mass)
         seen = self.geometry.cross(Z) if measured is None else measured
         return self._dense(Z, seen) if isinstance(seen, np.ndarray) else self._sparse(Z, seen)
 
@@ -142,6 +146,9 @@ class CanonicalRule(RowRule):
     def nearest(self, Z: Array) -> Array:
         return self.markov.nearest(Z)
 
+    def at_nearest(self, Z: Array) -> Rows:
+        return self.rows(self.geometry.anchors[self.nearest(Z)])
+
     @property
     def row_entries(self) -> int:
         return self.markov.row_entries
@@ -199,6 +206,10 @@ class GraphNormalization(Normalization):
     def merges_copies(self) -> bool:
         """Whether copies of a row are merged; no need if a function that differs between them has eigenvalue 0."""
         return False
+
+    def fit(self, W: Matrix, measure: Array) -> Operator:
+        """Return the operator of the affinities W, which it changes."""
+        raise AssertionError("a normalisation says what its operator is")
 
     def normalize(
         self, W: Matrix, measure: Array, geometry: Geometry, kernel: FittedKernel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -13,6 +14,7 @@ from .._runtime.typing import Array, Sparse
 from ..bandwidths import NO_BANDWIDTH, Bandwidth
 from ..data.checkpoints import Checkpoint
 from ..data.sources import Source
+from ..graphs.nearest import NearestAnchors
 from ..landmarks import Anchors
 from ..neighbors.lists import measure_pairs
 from ..trust import Reference
@@ -49,6 +51,11 @@ class Eigenproblem:
     def feature_metric(self) -> Metric | None:
         """The metric between rows; None: Euclidean, or the matrix is precomputed."""
         return None
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether ``cost`` depends on the rows (``Case.points``), not on sizes alone."""
+        return False
 
     @property
     def long_run(self) -> LongRun | None:
@@ -151,12 +158,22 @@ class NeighborLists:
     ptr: Array
     index: Array
     distances: SearchedDistances  # to the anchors
+    values: Array | None = None  # what the geometry's ``cross`` returns for them; None: computed from ``distances``
+    units: NearestAnchors | None = None  # the geometry, if its ``cross`` returns distances in local units
 
     def block(self, rows: slice, points: Array) -> Sparse:
-        """Return squared distances of the rows ``rows`` to their anchors, as the geometry's ``cross`` does."""
-        index = self.index[self.ptr[rows.start] : self.ptr[rows.stop]]
+        """Return the values of the rows ``rows`` to their anchors, as the geometry's ``cross`` does."""
+        entries = slice(self.ptr[rows.start], self.ptr[rows.stop])
+        index = self.index[entries]
         ptr = self.ptr[rows.start : rows.stop + 1] - self.ptr[rows.start]
+        if self.values is not None:
+            shape = (len(points), len(self.distances.anchors))
+            known: Sparse = csr_array((self.values[entries].copy(), index, ptr), shape=shape)
+            return known
         lists = measure_pairs(self.distances, points, ptr, index, Threads(1))
+        if self.units is not None:
+            scaled: Sparse = self.units.measured(self.units.share(lists))
+            return scaled
         result: Sparse = csr_array((lists.squared, index, ptr), shape=(len(points), len(self.distances.anchors)))
         return result
 
@@ -181,6 +198,9 @@ class BuiltProblem:
     notes: tuple[str, ...] = ()  # warnings for the report
     kept: NeighborLists | None = None  # the anchors of each training row, if `build` has stored them
     gathered: Gathered | None = None
+    # Called with the problem, its eigenvalues and eigenvectors. Returns the problem, changed if these show that it must
+    # be, and whether it must be solved again.
+    revise: Callable[[BuiltProblem, Array, Array], tuple[BuiltProblem, bool]] | None = None
 
     @property
     def order(self) -> Array:

@@ -34,7 +34,8 @@ def fit(estimator: SpectralEstimator, recipe: Recipe | None, source: Prepared) -
     """Fit to a table; block by block if the method can and the table is large. Return words that say which."""
     streamed = recipe is not None and recipe.streams and 8 * source.shape[0] * source.shape[1] > HELD_BYTES
     if recipe is not None:
-        plan = planning.of_recipe(recipe, source.shape, Threads(estimator.n_jobs), not streamed)
+        points = source.array() if recipe.view.reads_rows and not streamed else None
+        plan = planning.of_recipe(recipe, source.shape, Threads(estimator.n_jobs), not streamed, points)
         if not plan.fits and not hasattr(recipe.view, "memory"):  # views with `memory` check it themselves
             raise MemoryError(
                 f"{plan.method} of {plan.shape[0]} rows x {plan.shape[1]} columns ({plan.edges}) needs about "

@@ -1,0 +1,169 @@
+"""The geometry in which every point keeps its own nearest anchors: the rule of a row needs nothing of other rows.
+
+A point x keeps the ``k`` nearest anchors. Copies of a row are one anchor, and an anchor counts as one neighbour, or as
+its weight if that is below 1; the last neighbour counts in part if the count would pass ``k``. The local scale is
+
+    r(x)^2 = mean squared distance to the ``k`` nearest anchors, x itself included if it is one
+
+and squared distances are in local units, d(x, x_j)^2 / ((r(x)^2 + r_j^2) / 2). Where r changes slowly that is
+d^2 / (r(x) r_j) to second order. An outlier, whose r is its distance to the data, stays joined to its neighbours, whose
+r is small; the product would leave it alone. All of it is a function of distances to the anchors, so new points have
+it, and it is exact for any index that answers the same question in the same way.
+
+Support must fall with the distance from the data, which d / r(x) does not. It is the mass in units of the anchors:
+sum_j exp(-d^2 / (2 r_j^2)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from .._loops import selection
+from .._runtime.threads import Threads
+from .._runtime.typing import POSITIVE, Array, Axes, Interval
+from ..distances import LARGEST_ENTRY, SearchedDistances, clip_entries
+from ..neighbors import Lists, Search
+from ..trust import LOG_FLOOR, Reference
+from .bridges import add_bridges
+from .drawing import unit_floor
+from .protocols import Geometry
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The nearest anchors of some rows: lists, the share of each entry, and the local scale r(x) of each row."""
+
+    lists: Lists
+    shares: Array | None  # None: all are 1
+    unit: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestAnchors(Geometry):
+    """Squared distances of a point to its ``k`` nearest anchors, in local units."""
+
+    search: Annotated[Search, Axes("n d")]
+    counted: Annotated[Array, Axes("n"), POSITIVE]  # how much of a neighbour each anchor is: min(weight, 1)
+    k: Annotated[int, Interval(1)]
+    local: Annotated[int, Interval(1)]  # neighbours of which r is the root mean square distance, at most ``k``
+    unit: Annotated[Array, Axes("n"), POSITIVE]  # r of the anchors
+    floor: float  # least r
+    epsilon: float = 1.0  # of the kernel: an entry that counts in part, s, is longer by -2 epsilon log s
+    # CSR: edges that join components, with the cap of their squared length.
+    bridges: Annotated[csr_array | None, Axes("n n")] = None
+
+    @classmethod
+    def fit(
+        cls, search: Search, measure: Array, k: int, local: int, epsilon: float, runner: Threads
+    ) -> tuple[NearestAnchors, csr_array, Reference]:
+        """Return the geometry of the anchors, the values among them as ``cross`` returns them, and their support."""
+        counted = np.minimum(measure, 1.0)
+        none = np.ones(len(counted))
+        graph = cls(search=search, counted=counted, k=k, local=local, unit=none, floor=0.0, epsilon=epsilon)
+        shared = graph.shared(search.distances.anchors, runner)
+        floor = unit_floor(shared.unit)
+        graph = replace(graph, unit=np.maximum(shared.unit, floor), floor=floor)
+        lonely, whole = (graph.log_mass(shared.lists, without) for without in (True, False))
+        reference = Reference.of(np.maximum(lonely, LOG_FLOOR), whole, measure)
+        return graph, graph.measured(replace(shared, unit=graph.unit)), reference
+
+    @property
+    def distances(self) -> SearchedDistances:
+        return self.search.distances
+
+    @property
+    def anchors(self) -> Array:
+        return self.distances.anchors
+
+    @property
+    def row_entries(self) -> int:
+        return self.search.row_entries
+
+    @cached_property
+    def _whole(self) -> bool:
+        """Whether every anchor counts as one neighbour."""
+        return bool((self.counted == 1).all())
+
+    def arrange(self, Z: Array, runner: Threads) -> Array | None:
+        return self.search.arrange(Z, runner)
+
+    def lists(self, Z: Array, runner: Threads) -> Lists:
+        """Return the anchors that each row keeps, with their squared distances, nearest first."""
+        return self.shared(Z, runner).lists
+
+    def shared(self, Z: Array, runner: Threads) -> Shared:
+        """Return the anchors that each row keeps, and its local scale."""
+        return self.share(self._enough(clip_entries(Z), runner))
+
+    def _enough(self, Z: Array, runner: Threads) -> Lists:
+        """Return at least the nearest anchors of each row that count as ``k`` together, nearest first."""
+        n = len(self.counted)
+        count = min(n, self.k)
+        lists = self.search.closest(Z, count, runner)
+        if self._whole:
+            return lists
+        while count < n and np.add.reduceat(self.counted[lists.index], lists.ptr[:-1]).min() < self.k:
+            count = min(n, 2 * count)
+            lists = self.search.closest(Z, count, runner)
+        return lists
+
+    def share(self, lists: Lists) -> Shared:
+        """Select from lists that are long enough, nearest first."""
+        rows = len(lists.ptr) - 1
+        shares, kept, moments = np.ones(len(lists.index)), np.empty(rows, np.int64), np.empty(rows)
+        options = lists.ptr, lists.index, lists.squared, self.counted
+        if self.local < self.k:
+            selection.share_nearest(*options, float(self.local), shares, kept, moments)
+            unit = np.sqrt(moments)
+        selection.share_nearest(*options, float(self.k), shares, kept, moments)
+        if self.local >= self.k:
+            unit = np.sqrt(moments)
+        counts = np.diff(lists.ptr)
+        if (kept < counts).any():
+            nearest = np.arange(len(lists.index)) - np.repeat(lists.ptr[:-1], counts) < np.repeat(kept, counts)
+            shares, lists = shares[nearest], lists.select(nearest)
+        return Shared(lists, None if (shares == 1).all() else shares, np.maximum(unit, self.floor))
+
+    def measured(self, shared: Shared) -> csr_array:
+        """Return the squared distances in local units, longer where an entry counts in part, as CSR."""
+        lists = shared.lists
+        own, theirs = np.square(shared.unit), np.square(self.unit)
+        values = 2 * lists.squared / (own[lists.rows()] + theirs[lists.index])
+        if shared.shares is not None:
+            values -= 2 * self.epsilon * np.log(shared.shares)
+        index, ptr = lists.index, lists.ptr
+        if max(len(index), len(self.anchors)) < np.iinfo(np.int32).max:  # half the memory, and faster products
+            index, ptr = index.astype(np.int32, copy=False), ptr.astype(np.int32)
+        out = csr_array((values, index, ptr), shape=(len(ptr) - 1, len(self.anchors)))
+        return out if self.bridges is None else add_bridges(out, lists, self.bridges)
+
+    def log_mass(self, lists: Lists, without_self: bool = False) -> Array:
+        """Return the log of the mass of each row in units of the anchors; -inf if it has no entry."""
+        logs = -0.5 * lists.squared / np.square(self.unit)[lists.index]
+        if without_self:  # the rows are the anchors
+            logs[lists.rows() == lists.index] = -np.inf
+        largest = np.maximum.reduceat(logs, lists.ptr[:-1])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            sums = np.add.reduceat(np.exp(logs - np.repeat(largest, np.diff(lists.ptr))), lists.ptr[:-1])
+            return np.where(np.isfinite(largest), largest + np.log(sums), -np.inf)
+
+    def look(self, Z: Array) -> tuple[csr_array, Array, Array]:
+        """Return the values of ``cross``, the local scale of each row, and its log mass."""
+        shared = self.shared(Z, Threads(1))
+        out, beyond = self.measured(shared), np.abs(Z).max(axis=1) > LARGEST_ENTRY
+        if beyond.any():  # rows whose squares overflow have no edges
+            keep = ~np.repeat(beyond, np.diff(out.indptr))
+            ptr = np.append(0, np.cumsum(np.where(beyond, 0, np.diff(out.indptr))))
+            out = csr_array((out.data[keep], out.indices[keep], ptr), shape=out.shape)
+        return out, shared.unit, np.where(beyond, -np.inf, self.log_mass(shared.lists))
+
+    def cross(self, Z: Array) -> csr_array:
+        return self.look(Z)[0]
+
+    def nearest(self, Z: Array) -> Array:
+        return self.distances.nearest(Z)

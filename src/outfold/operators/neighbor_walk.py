@@ -1,0 +1,320 @@
+"""Diffusion in local units: a step goes from a point to one of its nearest anchors, and back to a point near that.
+
+    w(x, k) = exp(-d(x, k)^2 / (epsilon (r(x)^2 + r_k^2)))   for the nearest anchors k of x, r the local scale
+    C = W'm,   A = W diag(1 / C) W'                     (points x points: symmetric, positive semidefinite, A m = W 1)
+
+A takes the place of the affinities in every normalisation: Markov (diffusion maps), the unnormalised Laplacian, and the
+generator of ``kernel="variable"``. With q = A m, c = W'(m q^-alpha) and P = A diag(m) normalised with alpha,
+
+    (P f)(x) = sum_k p(x, k) f_k,   p(x, k) = w(x, k) c_k / C_k / sum,   f_k = sum_y m_y q_y^-alpha w(y, k) f(y) / c_k
+
+so a new point needs its own nearest anchors only: p(x, .) is a Markov row, and the basis is ``back`` times the
+eigenfunctions (``back``: from functions on the points to f_k). Nothing of it depends on which points have x among
+their neighbours. See :mod:`outfold.graphs.nearest` for the neighbours and r.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from .. import neighbors
+from .._runtime.threads import Threads, row_blocks
+from .._runtime.typing import Array, Interval, Sparse
+from ..bandwidths import Bandwidth
+from ..data.sources import InMemory, Source
+from ..distances import GivenTable, Metric, SearchedDistances
+from ..graphs import components
+from ..graphs.bridges import bridge_lengths
+from ..graphs.nearest import NearestAnchors
+from ..kernels import GaussianKernel
+from ..landmarks import Anchors, along_the_tree
+from ..neighbors.faiss import NeighborsTransformer
+from .affinity_graph import disconnected_note, largest_component
+from .costs import EDGE, PRODUCT, Case, Cost, Stage
+from .expansion import EigenPairs, Expansion
+from .landmark_diffusion import LandmarkKernel
+from .laplacian import LaplacianRule, Unnormalized
+from .markov import CanonicalRule, GraphNormalization, Markov, MarkovRule
+from .operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, MarkovOperator, Normalization, Operator, RowRule
+from .problem import BuiltProblem, Eigenproblem, Facts, NeighborLists, amplification_concerns, too_wide
+from .variable_rates import Generator, RateProblem, RateRule, local_dimension_of
+from .walk import Walk
+
+NEIGHBORS = 15  # of a point, if the caller gives no number
+SECOND_NEIGHBORS = 6  # entries of A per entry of W, for plans: right for surfaces
+
+
+@dataclass(frozen=True)
+class ThroughAnchors(Normalization):
+    """A normalisation of A whose rows lead to the anchors: the basis is ``back`` times that of ``inner``."""
+
+    inner: Normalization
+    back: Sparse  # (anchors, points)
+
+    @property
+    def unit_columns(self) -> bool:
+        return self.inner.unit_columns
+
+    def basis(self, functions: Array, eigenvalues: Array) -> Array:
+        basis: Array = self.back @ self.inner.basis(functions, eigenvalues)
+        return basis
+
+    def eigenvalues(self, operator_values: Array) -> Array:
+        return self.inner.eigenvalues(operator_values)
+
+    def scale(self, eigenvalues: Array) -> None:
+        """Return None: the rows of the anchors embed them."""
+        return None
+
+    def dimension(self, operator: Operator, values: Array) -> int | None:
+        return self.inner.dimension(operator, values)
+
+    def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
+        return self.inner.within_rank(values, kept, operator, asked, clip)
+
+    def amplification(self, values: Array) -> float:
+        return self.inner.amplification(values)
+
+    def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
+        return self.inner.negative_mass(operator, values, vectors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighborWalk(Eigenproblem):
+    """Diffusion in local units through the nearest anchors of each point."""
+
+    metric: Metric | None  # None: the matrix is precomputed distances
+    k: Annotated[int | str, Interval(2)]  # neighbours of a point; "auto": ``NEIGHBORS``, fewer of few points
+    search: str | NeighborsTransformer = "auto"
+    epsilon: float = 1.0  # width of the kernel, in local units
+    normalization: GraphNormalization | Generator
+    components: str = "warn"
+
+    @property
+    def given(self) -> bool:
+        return self.metric is None
+
+    @property
+    def streams(self) -> bool:
+        return not self.given
+
+    @property
+    def merges_copies(self) -> bool:
+        return True
+
+    @property
+    def feature_metric(self) -> Metric | None:
+        return self.metric
+
+    def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
+        """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""
+        if self.metric is not None:
+            anchors = along_the_tree(anchors, self.metric)
+        search = neighbors.build(self._distances(anchors), self.search)
+        k, local, dimension = self._counts(search, anchors.measure, runner)
+        geometry, measured, reference = NearestAnchors.fit(search, anchors.measure, k, local, self.epsilon, runner)
+        how = f"local scale: root mean square distance to {local} neighbours"
+        kernel = GaussianKernel(Bandwidth(self.epsilon, how, dimension))
+        built = self._normalize(geometry, kernel, measured, anchors.measure, runner)
+        if built.operator.parts.count > 1 and self.components != "warn":
+            if self.components == "largest":
+                fewer = largest_component(anchors, built.operator, needed, self.given, 0)
+                return replace(self, components="warn").build(rows, fewer, measure, needed, runner)
+            pairs = self._bridges(built.operator, geometry)
+            geometry = replace(geometry, bridges=bridge_lengths(measured, pairs))
+            measured = geometry.cross(geometry.anchors)
+            built = self._normalize(geometry, kernel, measured, anchors.measure, runner)
+        smooth = None if self.given else anchors.points[:, :16]
+        return BuiltProblem(
+            anchors=anchors,
+            operator=replace(built.operator, runner=runner, smooth=smooth),
+            normalization=built.normalization,
+            rule=built.rule,
+            reference=reference,
+            columns=anchors.index if self.given else None,
+            edges=self._describe(geometry) + ("" if search.exact else ", found approximately"),
+            degree=measured.nnz / len(anchors.measure),
+            bandwidth=kernel.bandwidth,
+            kept=self._kept(rows, anchors, geometry, measured),
+            revise=_cap_rates if isinstance(self.normalization, Generator) else None,
+        )
+
+    def _distances(self, anchors: Anchors) -> SearchedDistances:
+        if self.metric is not None:
+            return self.metric.fit(anchors.points)
+        assert anchors.index is not None
+        return GivenTable(np.asarray(anchors.points[:, anchors.index], dtype=float))
+
+    def _counts(self, search: neighbors.Search, measure: Array, runner: Threads) -> tuple[int, int, float | None]:
+        """Return the number of neighbours, the number that sets the local scale, and the dimension if it is needed."""
+        counted = float(np.minimum(measure, 1.0).sum())
+        few = max(2, int(counted) // 2)
+        if isinstance(self.k, int) and self.k >= counted:
+            raise ValueError(
+                f"n_neighbors={self.k} must be smaller than the number of distinct training rows, {counted:g}. Lower "
+                "it, or leave it at 'auto'."
+            )
+        if not isinstance(self.normalization, Generator):
+            k = min(NEIGHBORS, few) if isinstance(self.k, str) else self.k
+            return k, k, None
+        dim = self.normalization.dim or local_dimension_of(search, runner)
+        local, k = self.normalization.neighbors(counted, dim)
+        k = min(k, few) if isinstance(self.k, str) else self.k
+        return k, min(local, k), dim
+
+    def _normalize(
+        self, geometry: NearestAnchors, kernel: GaussianKernel, measured: csr_array, measure: Array,
+        runner: Threads,
+    ) -> Normalized:  # fmt: skip
+        W = csr_array((measured.data.copy(), measured.indices, measured.indptr), shape=measured.shape)
+        runner.run(lambda block: kernel.affinity(W.data[block]), row_blocks(len(W.data), 1))
+        walk = Walk.of(W, measure)
+        if isinstance(self.normalization, Generator):
+            rates = self.normalization.fit(walk, geometry, kernel.bandwidth.dimension or 1.0, runner)
+            markov = _markov_rule(walk, geometry, kernel, rates.weight, rates.total)
+            through = ThroughAnchors(rates, walk.back(rates.weight))
+            return Normalized(rates.operator, through, rates.rule(markov))
+        A = walk.kernel(runner)
+        alpha = self.normalization.alpha if isinstance(self.normalization, Markov) else 0.0
+        weight = walk.degree**-alpha
+        operator = self.normalization.fit(A, measure)
+        total = operator.total if isinstance(operator, MarkovOperator) else 1.0
+        markov = _markov_rule(walk, geometry, kernel, weight, total)
+        rule: RowRule = markov
+        if isinstance(self.normalization, Unnormalized):
+            rule = LaplacianRule(markov, np.empty(0), float(walk.degree.min()))
+        elif self.normalization.unit_columns:
+            root = np.sqrt(operator.stationary / measure)
+            powers = markov.measure / markov.gain
+            rule = CanonicalRule(markov=markov, alpha=alpha, powers=powers, root=root, log_total=markov.log_total)
+        return Normalized(operator, ThroughAnchors(self.normalization, walk.back(weight)), rule)
+
+    def _bridges(self, operator: Operator, geometry: NearestAnchors) -> Array:
+        """Return the shortest bridges between components. Raise ValueError if components="error"."""
+        if self.components == "error":
+            raise ValueError(
+                f"The graph has {operator.parts.describe()}. Raise n_neighbors (now {geometry.k}), or pass "
+                "components='warn' (contrasts become coordinates), 'largest' or 'join'."
+            )
+        return components.bridges(operator.parts, geometry.distances)
+
+    def _kept(
+        self, rows: Source, anchors: Anchors, geometry: NearestAnchors, measured: csr_array
+    ) -> NeighborLists | None:
+        """Return the values of the training rows, if every row is an anchor and rows need nothing else."""
+        index = anchors.index
+        if isinstance(self.normalization, Generator):
+            return None
+        if not isinstance(rows, InMemory) or index is None or len(index) < len(rows):
+            return None
+        return NeighborLists(index, measured.indptr, measured.indices, geometry.distances, measured.data)
+
+    def _describe(self, geometry: NearestAnchors) -> str:
+        return ("auto: " if isinstance(self.k, str) else "") + f"{geometry.k} nearest of each point"
+
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion | None:
+        if not isinstance(self.normalization, Markov):
+            return None
+        return WalkKernel(rule, pairs, self.normalization)
+
+    def cost(self, case: Case) -> Cost:
+        n = case.anchors
+        k = min(NEIGHBORS, max(2, n // 2)) if isinstance(self.k, str) else self.k
+        if isinstance(self.normalization, Generator) and isinstance(self.k, str):
+            k = min(max(2, n // 2), self.normalization.neighbors(n, self.normalization.dim or 2.0)[1])
+        entries = SECOND_NEIGHBORS * 1.0 * n * k
+        solver, solve = "dense" if n <= DENSE_SOLVER_UP_TO else "lanczos", Stage("solve", 8.0 * entries, 0.1)
+        if n > LANCZOS_UP_TO:
+            solver, solve = case.sparse_solve(n, entries)
+        elif n > DENSE_SOLVER_UP_TO and isinstance(self.normalization, Unnormalized | Generator):
+            solver = "shiftinvert"
+        if solver == "dense":
+            solve = Stage("solve", 2.2 * 8 * n * n, 0.1)
+        stages = [
+            Stage("neighbours", 40.0 * n * (k + 8), case.search(n, n, k)),
+            Stage("graph", 40.0 * n * k + 36 * entries, EDGE * n * k + PRODUCT * n * k * k / case.cores),
+            solve,
+        ]
+        told = ("auto: " if isinstance(self.k, str) else "") + f"{k} nearest of each point"
+        return Cost(told, solver, case.beside_a_tree(n, stages))
+
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+        found = []
+        if report.components > 1:
+            found.append(
+                disconnected_note(report, problem.operator, "Raise n_neighbors")
+                + ", or pass components='largest' or 'join'."
+            )
+        if isinstance(problem.operator, MarkovOperator):
+            found += too_wide(report, values.max())
+        if isinstance(problem.normalization, ThroughAnchors) and isinstance(problem.normalization.inner, RateProblem):
+            found += problem.normalization.inner.concerns(-values)
+        return found + amplification_concerns(report)
+
+
+@dataclass(frozen=True)
+class Normalized:
+    """What a normalisation of the walk gives."""
+
+    operator: Operator
+    normalization: ThroughAnchors
+    rule: RowRule
+
+
+def _cap_rates(problem: BuiltProblem, values: Array, vectors: Array) -> tuple[BuiltProblem, bool]:
+    """Return the problem with s capped and True, if the eigenvalues ask for it.
+
+    Else return it with the sensitivity of the rates to the dimension, and False.
+    """
+    through = problem.normalization
+    assert isinstance(through, ThroughAnchors)
+    assert isinstance(through.inner, RateProblem)
+    rates, rule = through.inner, problem.rule
+    assert isinstance(rule, RateRule)
+    capped = rates.capped(-values, vectors)
+    if capped is not None:
+        operator = replace(capped.operator, runner=problem.operator.runner, smooth=problem.operator.smooth)
+        through = replace(through, inner=capped)
+        return replace(problem, operator=operator, normalization=through, rule=capped.rule(rule.markov)), True
+    moving = -values > problem.operator.near * problem.operator.spread
+    functions = problem.operator.functions(vectors[:, moving])
+    change = rates.sensitivity(-values[moving], functions) if moving.any() else 0.0
+    told = f"{problem.bandwidth.how}; dimension {rates.dim:.2g}: rates change by {change:.0%} with one more or less"
+    return replace(problem, bandwidth=replace(problem.bandwidth, how=told)), False
+
+
+def _markov_rule(
+    walk: Walk, geometry: NearestAnchors, kernel: GaussianKernel, weight: Array, total: float
+) -> MarkovRule:
+    """Return the rows p(x, k), for points weighted by ``weight``."""
+    sums = walk.sums(weight)
+    return MarkovRule(
+        geometry=geometry,
+        kernel=kernel,
+        measure=np.ones(len(sums)),
+        gain=sums / walk.seen,
+        stationary=np.square(sums) / walk.seen / total,
+        log_total=float(np.log(total)),
+    )
+
+
+class WalkKernel(LandmarkKernel):
+    """A / sqrt(d d'): from points to anchors and back."""
+
+    def __init__(self, rule: RowRule, pairs: EigenPairs, normalization: Markov) -> None:
+        markov = rule.markov if isinstance(rule, CanonicalRule) else rule
+        assert isinstance(markov, MarkovRule)
+        super().__init__(markov, pairs, normalization.power)
+        self.alpha, self.canonical, self.solved_on_anchors = normalization.alpha, normalization.canonical, True
+
+    def _row_affinities(self, X: Array) -> tuple[Array, Array]:
+        table, roots = super()._row_affinities(X)
+        log_degree = np.maximum(self.rule.rows(X).log_degree, np.log(np.finfo(float).tiny))
+        return table, roots * np.exp(-self.alpha * log_degree / 2)
+
+    def functions(self, X: Array, embedding: Array) -> Array:
+        return self._powers(embedding, self.power) if self.canonical else super().functions(X, embedding)

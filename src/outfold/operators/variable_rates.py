@@ -1,0 +1,247 @@
+"""The generator of diffusion on uneven samples (Berry and Harlim, 2016), through the nearest anchors of each point.
+
+With A the affinities of :mod:`outfold.operators.neighbor_walk`, r the local scale and ``dim`` the dimension,
+
+    q = A m / r^dim,   a = alpha - 1/2 - 1/dim,   A' = A / (q^a q^a'),   D = A' m,   P = A' diag(m) / D
+    generator (1 - P) / s,   s = 2 epsilon r^2 b / a_0,   symmetric in sqrt(m D s) psi,   pi = m D s / sum
+
+q is the density and r falls as density^(-1 / dim), so alpha = 1 leaves half the Laplace-Beltrami operator, whatever the
+density: on the unit circle 2 mu tends to k^2. A step of P is two steps of the kernel, hence the 2; a_0 and b are the
+mass and the second moment that a Gaussian keeps if it is cut at the last neighbour. Eigenfunctions extend by
+
+    psi(x) = p(x, .) back(psi) / (1 - mu s(x))
+
+which has a pole at s(x) = 1 / mu: s is capped so that mu s <= 1/2 for the computed pairs, in fit and row alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+import numpy as np
+from scipy import linalg
+from scipy.special import gammainc
+
+from .._runtime.threads import Threads
+from .._runtime.typing import FREE, Array, Axes, Interval, Matrix, Sparse
+from ..graphs import components
+from ..graphs.components import Components
+from ..graphs.nearest import NearestAnchors
+from ..graphs.protocols import Geometry
+from ..neighbors import Search
+from .landmark_passes import local_dimension
+from .markov import MarkovRule
+from .operator import (
+    LaplacianOperator,
+    Normalization,
+    Operator,
+    RowRule,
+    Rows,
+    add_to_diagonal,
+    links,
+    scale_both_sides,
+)
+from .spectrum import spectral_dimension
+from .walk import Walk
+
+LOCAL_NEIGHBORS = 8  # least number of neighbours that set the local scale
+MOST_LOCAL = 64  # most
+MOST_NEIGHBORS = 128
+PROBED = 16  # neighbours by which the dimension is estimated
+SLOWEST = 1e-6  # least s, in units of its median: rows with many near copies must not set the scale of the spectrum
+MOST_RATE = 0.5  # largest mu s
+
+
+def local_dimension_of(search: Search, runner: Threads) -> float:
+    """Return the dimension of the anchors by maximum likelihood (Levina and Bickel, 2004), at least 1."""
+    points = search.distances.anchors
+    count = min(len(points) - 1, PROBED)
+    rows = points[np.linspace(0, len(points) - 1, min(len(points), 4000)).astype(int)]
+    lists = search.of_any_k().closest(rows, count + 1, runner).nearest(count + 1)
+    return float(np.clip(local_dimension(lists), 1.0, 50.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateRule(RowRule):
+    """psi(x) = p(x, .) basis / (1 - mu s(x)), s(x) = min(pace r(x)^2, cap)."""
+
+    markov: Annotated[MarkovRule, Axes("n d")]
+    rates: Annotated[Array, Axes("c")]  # mu
+    pace: float  # s / r^2
+    least: float  # least and largest s
+    cap: Annotated[float, FREE]
+
+    @property
+    def geometry(self) -> Geometry:
+        return self.markov.geometry
+
+    @property
+    def row_entries(self) -> int:
+        return self.markov.row_entries
+
+    def nearest(self, Z: Array) -> Array:
+        return self.markov.nearest(Z)
+
+    def at_nearest(self, Z: Array) -> Rows:
+        return self.rows(self.geometry.anchors[self.nearest(Z)])
+
+    def at(self, eigenvalues: Array) -> RateRule:
+        """Return the rule for these rates; a row that is farther from the data than any anchor has mu s <= 1/2 too."""
+        cap = self.cap if np.isfinite(self.cap) else (1 + 1e-9) * MOST_RATE / float(eigenvalues.max())
+        return replace(self, rates=eigenvalues, cap=cap)
+
+    def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
+        assert isinstance(self.geometry, NearestAnchors)
+        measured, unit, log_mass = self.geometry.look(Z)
+        rows = replace(self.markov.rows(Z, measured), log_mass=log_mass)
+        with np.errstate(over="ignore"):
+            slow = np.clip(self.pace * np.square(unit), self.least, self.cap)
+        return rows.divide(1 - slow[:, None] * self.rates)
+
+
+@dataclass(frozen=True)
+class Generator:
+    """The specification: coordinates are exp(-mu time) psi."""
+
+    alpha: float = 1.0
+    time: float = 0.0
+    dim: Annotated[float | None, Interval(0.0, open_low=True)] = None  # None: estimated
+
+    def neighbors(self, count: float, dim: float) -> tuple[int, int]:
+        """Return how many neighbours set the local scale, and how many a point keeps.
+
+        The first grows as n^(2 / (dim + 2)), as bandwidths do. At the last neighbour the kernel has fallen to about
+        exp(-3), in few dimensions: d^2 / r^2 = (k / k_0)^(2 / dim) (dim + 2) / dim = 6.
+        """
+        local = int(np.clip(0.3 * count ** (2 / (dim + 2)), LOCAL_NEIGHBORS, MOST_LOCAL))
+        wide = np.clip((6 * dim / (dim + 2)) ** (dim / 2), 2.0, 8.0)
+        return local, int(np.clip(wide * local, 3 * LOCAL_NEIGHBORS, MOST_NEIGHBORS))
+
+    def fit(self, walk: Walk, geometry: NearestAnchors, dim: float, runner: Threads) -> RateProblem:
+        """Return the generator of the walk."""
+        unit, measure, degree = geometry.unit, walk.measure, walk.degree
+        weight = density_weight(degree, unit, dim, self.alpha)
+        A = walk.kernel(runner)
+        D = weight * (A @ (weight * measure))
+        pace = 2 * geometry.epsilon * _kept_moment(walk, dim)
+        slow = pace * np.square(unit)
+        least = SLOWEST * float(np.median(slow))
+        scale_both_sides(A, weight * np.sqrt(measure / D))
+        total = float(measure @ D)
+        parts = components.find(links(A), measure * D / total)
+        return RateProblem(
+            spec=self, dim=dim, markov=A, parts=parts, weight=weight, degree=degree, unit=unit, measure=measure,
+            D=D, pace=pace, slow=np.maximum(slow, least), least=least,
+        )  # fmt: skip
+
+
+def density_weight(degree: Array, unit: Array, dim: float, alpha: float) -> Array:
+    """Return q^-a."""
+    logs = np.log(degree) - dim * np.log(unit)
+    weight: Array = np.exp(-(alpha - 0.5 - 1 / dim) * (logs - np.median(logs)))
+    return weight
+
+
+def _kept_moment(walk: Walk, dim: float) -> float:
+    """Return b / a_0 at the median of the last neighbours: the part of a step's squared length that the cut leaves."""
+    last = np.minimum.reduceat(walk.W.data, walk.W.indptr[:-1])
+    cut = -float(np.log(max(np.median(last), np.finfo(float).tiny)))  # d^2 / (2 epsilon r r')
+    if cut <= 0:
+        return 1.0
+    mass, moment = gammainc(dim / 2, cut), gammainc(dim / 2 + 1, cut)
+    return float(moment / mass) if mass > 0 else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateProblem(Normalization):
+    """The generator of the anchors."""
+
+    spec: Generator
+    dim: float
+    markov: Sparse = field(repr=False)  # the symmetric conjugate of P
+    parts: Components
+    weight: Array  # q^-a
+    degree: Array  # A m
+    unit: Array  # r
+    measure: Array  # m
+    D: Array
+    pace: float  # s / r^2
+    slow: Array  # s
+    least: float  # least s
+    cap: float = np.inf  # largest s; infinite: no anchor needs one
+
+    @property
+    def total(self) -> float:
+        return float(self.measure @ self.D)
+
+    @property
+    def operator(self) -> LaplacianOperator:
+        """-(1 - P) / s, made symmetric."""
+        M = self.markov.copy()
+        add_to_diagonal(M, -np.ones(len(self.slow)))
+        scale_both_sides(M, 1 / np.sqrt(self.slow))
+        pi = self.measure * self.D * self.slow
+        spread = float(1 / self.slow.min())
+        return LaplacianOperator(
+            matrix=M, spread=spread, measure=self.measure, stationary=pi / pi.sum(), parts=self.parts,
+            degree=1 / self.slow,
+        )  # fmt: skip
+
+    def rule(self, markov: MarkovRule) -> RateRule:
+        return RateRule(markov=markov, rates=np.empty(0), pace=self.pace, least=self.least, cap=self.cap)
+
+    def capped(self, rates: Array, vectors: Array) -> RateProblem | None:
+        """Return the problem with s capped so that mu s <= 1/2; None if that holds already.
+
+        ``vectors``: eigenvectors of the operator for the eigenvalues -``rates``. In their span the generator with s
+        capped has Ritz values that are at least its rates (min-max), so a cap that suits them suits the rates.
+        """
+        cap, slow, most = float(self.slow.max()), self.slow, float(rates.max())
+        while most * cap > MOST_RATE * (1 + 1e-9) and cap > slow.min():
+            cap = max(min(MOST_RATE / most, 0.9 * cap), float(slow.min()))
+            mass = vectors.T @ (vectors * (np.minimum(slow, cap) / slow)[:, None])
+            most = float(linalg.eigh(np.diag(rates), (mass + mass.T) / 2, eigvals_only=True).max())
+        return None if cap >= slow.max() else replace(self, slow=np.minimum(slow, cap), cap=cap)
+
+    def sensitivity(self, rates: Array, functions: Array) -> float:
+        """Return the largest relative change of the rates with a dimension of one more or one less, to first order."""
+        root = self.weight * np.sqrt(self.measure / self.D)
+        worst = 0.0
+        for other in (max(0.5, self.dim - 1), self.dim + 1):
+            weight = density_weight(self.degree, self.unit, other, self.spec.alpha)
+            block = np.column_stack([np.ones(len(weight)), functions]) * (weight * self.measure)[:, None]
+            moved = (self.markov @ (block / root[:, None])) / root[:, None]  # A times the block
+            D = weight * moved[:, 0]
+            pi = self.measure * D
+            energy = pi @ functions**2 - (block[:, 1:] * moved[:, 1:]).sum(axis=0)
+            pi = pi * self.slow
+            size = pi @ functions**2 - (pi @ functions) ** 2 / pi.sum()
+            worst = max(worst, float(np.abs(energy / size / rates - 1).max()))
+        return worst
+
+    def eigenvalues(self, operator_values: Array) -> Array:
+        return -operator_values
+
+    def basis(self, functions: Array, eigenvalues: Array) -> Array:
+        basis: Array = functions * np.exp(-eigenvalues * self.spec.time)
+        return basis
+
+    def dimension(self, operator: Operator, values: Array) -> int | None:
+        """Select as for a Markov operator, with the eigenvalues of P where s is typical; mu s stays below 1/2."""
+        chosen = spectral_dimension(1 + values * float(np.median(self.slow)))
+        most = int((-values * self.slow.max() <= MOST_RATE).sum())
+        return chosen if chosen is None else max(1, min(chosen, most))
+
+    def amplification(self, values: Array) -> float:
+        return float(1 / np.abs(1 + values * self.slow.max()).min())
+
+    def concerns(self, rates: Array) -> list[str]:
+        """Return a warning if ``time`` is so long that nothing is left of the coordinates."""
+        time, slowest = self.spec.time, float(rates.min())
+        if slowest * time < 20:
+            return []
+        return [
+            f"t={time:g} leaves exp(-mu t) = {np.exp(-slowest * time):.1e} of the first coordinate, whose rate is "
+            f"mu = {slowest:.3g} in units of the data. Pass t=0, or t near {1 / slowest:.2g}, or rescale the data."
+        ]
