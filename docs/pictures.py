@@ -268,7 +268,7 @@ def plot_epsilon():
     X, _ = helix(1000, random_state=0)
     figure, row = grid(1, 2, widths=(1.1, 1))
     decay(X, axes=row[0, 0], title="decay")
-    kernel_sum(DiffusionMaps(2).fit(X), axes=row[0, 1], title="kernel_sum")
+    kernel_sum(DiffusionMaps(2, kernel="gaussian").fit(X), axes=row[0, 1], title="kernel_sum")
     save(figure, "plot-epsilon")
 
 

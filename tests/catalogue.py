@@ -33,6 +33,7 @@ from outfold.extensions import Auto, Barycentric, KernelRidge, Nystrom
 from outfold.neural import Net
 from outfold.operators import gaussian_pairs
 from outfold.operators.low_rank import LowRankRule
+from outfold.operators.neighbor_walk import NeighborWalk
 from outfold.solvers import LowRank
 
 ROOT = pathlib.Path(__file__).parents[1]  # of the repository
@@ -233,6 +234,23 @@ def has_rates(estimator) -> bool:
     """Whether ``eigenvalues_`` are rates, of a kernel whose row divides by 1 - mu s >= 1/2."""
     kernel = getattr(estimator, "kernel", "")
     return isinstance(kernel, kernels.Variable) or kernel == "variable"
+
+
+def places_by_eigenpairs(model) -> np.ndarray | None:
+    """The embedding of ``landmarks_`` from eigenvalues and eigenvectors, if ``embedding_`` is computed by rows.
+
+    It is for kernels over the nearest anchors. None for other methods: the anchors of most have their spectral
+    coordinates as they are, and landmarks of Roseland are no rows of the operator.
+    """
+    if not isinstance(getattr(getattr(model, "_fitted_recipe", None), "view", None), NeighborWalk):
+        return None
+    time = getattr(model, "t", 0)
+    if has_rates(model):
+        return model.eigenvectors_ * np.exp(-model.eigenvalues_ * time)
+    if getattr(model, "coordinates", "") != "canonical":
+        return model.eigenvectors_ * model.eigenvalues_**time
+    rule = model.model_.rule
+    return model.eigenvectors_ * model.eigenvalues_ ** (time / 2) * rule.root[rule.nearest(model.landmarks_), None]
 
 
 def size_of(values) -> float:

@@ -16,7 +16,7 @@ from outfold import (
     SpectralClustering,
     landmarks,
 )
-from outfold.data.sources import InMemory
+from outfold.data.sources import BlockSource, InMemory
 from outfold.landmarks import Points, Random, count_of
 
 CHOICES = [
@@ -226,3 +226,34 @@ def test_landmarks_are_counted_in_places(choice):
     for rows, weights in ((points, None), (X[:30], np.full(30, 4.0))):
         with pytest.raises(ValueError, match="more landmarks than there are training rows"):
             select(choice(121), rows, weights)
+
+
+def test_k_means_of_few_rows_moves_no_more_than_the_rows_and_a_centre_of_one_row_is_that_row():
+    points = cloud(4, rows=60)
+    centres, moved = (select(landmarks.KMeans(0.5), rows).points for rows in (points, points * (1 + 1e-12)))
+    np.testing.assert_allclose(moved, centres, atol=1e-10)
+    owner = cdist(points, centres).argmin(axis=1)
+    alone = [at for at in range(len(centres)) if (owner == at).sum() == 1]
+    assert alone
+    for at in alone:
+        np.testing.assert_array_equal(centres[at], points[owner == at][0])
+
+
+@choices
+def test_weighted_rows_have_the_same_landmarks_wherever_they_lie(choice):
+    weights = np.random.default_rng(2).uniform(0.1, 3, 600)
+    weights[::7] = 0
+    here = select(choice(40), weights=weights, seed=3)
+    blocks = BlockSource(lambda: np.array_split(X, 7))
+    there = choice(40).select(blocks, weights, np.random.default_rng(3))
+    np.testing.assert_allclose(there.points, here.points, atol=1e-12)
+    np.testing.assert_allclose(there.measure, here.measure, rtol=1e-12)
+    if here.index is not None:
+        np.testing.assert_array_equal(there.index, here.index)
+
+
+def test_random_landmarks_keep_their_own_weights():
+    weights = np.random.default_rng(2).uniform(0.1, 3, 600)
+    found = select(Random(50), weights=weights, seed=4)
+    np.testing.assert_array_equal(found.points, X[found.index])
+    np.testing.assert_array_equal(found.measure, weights[found.index])

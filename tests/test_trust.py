@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from catalogue import ALL_METHODS, NETWORKS, cloud, quietly
@@ -117,8 +118,10 @@ def test_anchors_without_another_count_as_the_farthest():
     "estimator",
     [
         DiffusionMaps(),
-        DiffusionMaps(n_neighbors=10),
+        DiffusionMaps(kernel="gaussian"),
+        DiffusionMaps(kernel="gaussian", n_neighbors=10),
         Roseland(landmarks=0.5, random_state=0),
+        Roseland(landmarks=0.5, kernel="gaussian", random_state=0),
         ClassicalMDS(),
         LocallyLinearEmbedding(n_neighbors=8),
     ],
@@ -134,6 +137,22 @@ def test_support_falls_along_a_way_out_and_the_flag_stays_up(estimator):
     assert trust.flag[first:].all()
     falling = np.diff(trust.support[first:])
     assert (falling[np.isfinite(falling)] <= 0).all()
+
+
+@pytest.mark.parametrize("k", [5, 8, 10, 12, 15, 30])
+def test_in_local_units_support_falls_along_a_way_out_while_the_nearest_anchors_are_the_same(k):
+    """Each anchor has its own unit, so support may jump where one enters the list: up, if its unit is larger."""
+    X = cloud(5, rows=200)
+    model = quietly(DiffusionMaps(n_neighbors=k).fit, X)
+    way = np.linspace(0, 60, 2000)[:, None] * np.array([[1.0, 0.0, 0.0]]) + X.mean(axis=0)
+    trust = model.trust(way)
+    first = int(trust.flag.argmax())
+    assert 0 < first < 400
+    assert trust.flag[2 * first :].all()
+    nearest = np.sort(np.argsort(cdist(way, X), axis=1)[:, :k], axis=1)
+    same = (nearest[1:] == nearest[:-1]).all(axis=1)[first:]
+    assert same.sum() > 1000
+    assert (np.diff(trust.support[first:])[same] <= 0).all()
 
 
 def test_a_point_without_neighbours_has_the_floor_and_not_minus_infinity_as_its_own_mass():

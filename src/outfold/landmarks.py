@@ -4,9 +4,10 @@ Every rule has a method ``select``, seeded by the estimator's ``random_state``. 
 of the rows (float). Rows drawn uniformly at random keep their own weight. The other rules choose points regardless of
 the density of the rows, so each landmark gets the total weight of the rows it is nearest to (scaled to mean 1).
 
-Landmarks are distinct. Where rows in memory have copies or weights (other than 0, absence, and 1), equal rows are one
-candidate of their joint weight, and random choices depend on the content of the candidates, not on their number: so
-weights equal repeated rows, in any order. Other rows, and rows that are not in memory, are drawn by their row number.
+Where rows have weights (other than 0, absence, and 1), random choices depend on the content of the rows, not on their
+number. In memory that holds for rows with copies too, and equal rows are one candidate of their joint weight: so
+landmarks are distinct, and weights equal repeated rows, in any order. Rows that are not in memory are not compared with
+each other; distinct ones give the same landmarks as in memory. Other rows are drawn by their row number.
 """
 
 from __future__ import annotations
@@ -192,7 +193,7 @@ class Points(Landmarks):
 
 @dataclass(frozen=True)
 class KMeans(_Sized):
-    """Centres of mini-batch k-means (they are not training rows).
+    """Centres of k-means (they are not training rows), in mini-batches if there are more rows than ``batch``.
 
     >>> from outfold import DiffusionMaps
     >>> from outfold.datasets import s_curve
@@ -204,15 +205,22 @@ class KMeans(_Sized):
     batch: int = 4096
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        from sklearn.cluster import MiniBatchKMeans
+        from sklearn import cluster
+        from threadpoolctl import threadpool_limits
 
         pool = _pool(rows, measure, self.size, rng)
         count, seed = pool.count, int(rng.integers(2**31 - 1))
-        means = MiniBatchKMeans(count, batch_size=max(self.batch, 2 * count), n_init=1, random_state=seed)
-        with warnings.catch_warnings():
+        batch = max(self.batch, 2 * count)
+        means = cluster.MiniBatchKMeans(count, batch_size=batch, n_init=1, random_state=seed)
+        if len(pool.points) <= batch:  # small batches of few rows wander: rounding would decide where they end
+            means = cluster.KMeans(count, n_init=1, random_state=seed)
+        with warnings.catch_warnings(), threadpool_limits(1):  # the sums of several threads differ by rounding
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than centres: extra ones go
             means.fit(pool.points, sample_weight=pool.measure)
-        return _standing_for(Anchors(means.cluster_centers_, None, np.ones(count)), rows, measure)
+        centres, labels = means.cluster_centers_, means.labels_
+        alone = np.bincount(labels, minlength=count)[labels] == 1
+        centres[labels[alone]] = pool.points[alone]  # exactly: equal points count once as neighbours
+        return _standing_for(Anchors(centres, None, np.ones(count)), rows, measure)
 
 
 @dataclass(frozen=True)
@@ -282,7 +290,9 @@ class InverseDensity(_Sized):
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         pool = _pool(rows, measure, self.size, rng)
         points = pool.points
-        some = Random(min(len(points), 2000)).select(InMemory(points), pool.measure, rng)
+        if pool.count == len(points):
+            return _standing_for(pool.at(np.arange(pool.count)), rows, measure)
+        some = AtMost(2000).select(InMemory(points), pool.measure, rng)
         distances = Metric().fit(some.points)
         squared = distances.gram(Threads())
         survey = DenseStatistics(distances=distances, squared=squared, measure=some.measure, counts=some.counts())
@@ -354,6 +364,7 @@ class PartitionedMeasure(Protocol):
     """Weights of rows that are not in memory."""
 
     able: tuple[int, ...]  # number of positive weights in each partition
+    plain: bool  # all weights are 0 or 1
 
     def min(self) -> float: ...
 
@@ -405,20 +416,47 @@ class Candidates:
 
     def draw(self, rows: Source, count: int, rng: np.random.Generator) -> Anchors:
         """Return ``count`` random candidates; those of measure below 1 are drawn more rarely, in proportion."""
-        index, measure = (part[self._draw(count, rng)] for part in (self.index, self.measure))
-        order = np.argsort(index)
-        return Anchors(rows.take(index[order]), index[order], measure[order])
+        at = self._draw(count, rng)
+        at = at[np.argsort(self.index[at])]
+        return Anchors(rows.take(self.index[at]), self.index[at], self.measure[at])
 
     def _draw(self, count: int, rng: np.random.Generator) -> Array:
-        """Return the candidates that come first in a race whose times are -log(uniform) / min(measure, 1)."""
-        seed = np.uint64(rng.integers(2**63))
-        uniform = (scramble(self.keys ^ seed).astype(float) + 0.5) * 2.0**-64
-        return np.argsort(-np.log(uniform) / np.minimum(self.measure, 1.0), kind="stable")[:count]
+        """Return the candidates that come first in a race."""
+        return np.argsort(race_times(self.keys, self.measure, race_seed(rng)), kind="stable")[:count]
 
     def sample(self, count: int, rng: np.random.Generator) -> Candidates:
         """Return ``count`` random candidates, in their order."""
         at = np.sort(self._draw(count, rng))
         return Candidates(self.index[at], self.measure[at], self.keys[at])
+
+
+def race_seed(rng: np.random.Generator) -> np.uint64:
+    return np.uint64(rng.integers(2**63))
+
+
+def race_times(keys: Array, measure: Array, seed: np.uint64) -> Array:
+    """Return -log(uniform) / min(measure, 1), where the uniform number is a hash of key and seed."""
+    uniform = (scramble(keys ^ seed).astype(float) + 0.5) * 2.0**-64
+    times: Array = -np.log(uniform) / np.minimum(measure, 1.0)
+    return times
+
+
+@dataclass(frozen=True)
+class Race:
+    """Callable that returns the ``count`` rows that come first in a race, as (times, row numbers)."""
+
+    seed: np.uint64
+    count: int
+
+    def __call__(self, points: Array, measure: Array, start: int) -> Array:
+        able = np.flatnonzero(measure > 0)
+        return self._first(np.vstack([race_times(hash_rows(points[able]), measure[able], self.seed), start + able]))
+
+    def join(self, one: Array, other: Array) -> Array:
+        return self._first(np.hstack([one, other]))
+
+    def _first(self, runners: Array) -> Array:
+        return runners[:, np.argsort(runners[0], kind="stable")[: self.count]]
 
 
 def _draw_some(rule: Landmarks, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
@@ -430,13 +468,24 @@ def _draw_some(rule: Landmarks, rows: Source, measure: Array, rng: np.random.Gen
 
 
 def _draw_anchors(rows: Source, measure: Array, count: int, rng: np.random.Generator) -> Anchors:
-    index = _draw_rows(measure, count, rng)
+    index = _draw_rows(rows, measure, count, rng)
     return Anchors(rows.take(index), index, measure[index])
 
 
-def _draw_rows(measure: Array | PartitionedMeasure, count: int, rng: np.random.Generator) -> Array:
+def _draw_rows(rows: Source, measure: Array, count: int, rng: np.random.Generator) -> Array:
     """Return the sorted indices of ``count`` random rows of positive weight."""
-    return _positive(measure, np.sort(rng.choice(count_positive(measure), size=count, replace=False)))
+    if _is_plain(measure):
+        return _positive(measure, np.sort(rng.choice(count_positive(measure), size=count, replace=False)))
+    race = Race(race_seed(rng), count)
+    first = rows.reduce(race, race.join, measure=measure, runner=Threads(1), title="drawing landmarks")
+    return np.sort(first[1].astype(np.int64))
+
+
+def _is_plain(measure: Array | PartitionedMeasure) -> bool:
+    """Whether all weights are 0 or 1."""
+    if isinstance(measure, np.ndarray):
+        return bool(((measure == 0) | (measure == 1)).all())
+    return measure.plain
 
 
 def _positive(measure: Array | PartitionedMeasure, ranks: Array) -> Array:
@@ -486,9 +535,13 @@ def _pool(rows: Source, measure: Array, size: int | float, rng: np.random.Genera
     if not isinstance(rows, InMemory):
         enough = min(enough, max(count, POOL_BYTES // (8 * rows.shape[1])))
     some = enough < most_of
-    index = _draw_rows(measure, int(enough), rng) if some else _positive(measure, np.arange(most_of))
+    index = _draw_rows(rows, measure, int(enough), rng) if some else _positive(measure, np.arange(most_of))
     points = np.ascontiguousarray(rows.take(index), dtype=float)
-    return Pool(points, index, np.asarray(measure[index], dtype=float), count)
+    weights = np.asarray(measure[index], dtype=float)
+    if not _is_plain(measure):
+        order = np.argsort(hash_rows(points), kind="stable")
+        points, index, weights = points[order], index[order], weights[order]
+    return Pool(points, index, weights, count)
 
 
 def count_of(size: int | float, rows: int) -> int:

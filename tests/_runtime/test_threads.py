@@ -56,9 +56,10 @@ def test_verbose_shows_progress_on_stderr_only_when_it_takes_long(capsys, monkey
 
     slow = tqdm.tqdm
     monkeypatch.setattr(tqdm, "tqdm", lambda *a, **k: slow(*a, **{**k, "delay": 0, "mininterval": 0}))
-    DiffusionMaps(verbose=True).fit(np.random.default_rng(0).normal(size=(1500, 2)))
-    shown = capsys.readouterr().err
-    assert "distances" in shown
-    assert "solving" in shown
+    for kernel, first in (("gaussian", "distances"), ("adaptive", "products")):
+        DiffusionMaps(verbose=True, kernel=kernel).fit(np.random.default_rng(0).uniform(size=(1500, 2)))
+        shown = capsys.readouterr().err
+        assert first in shown
+        assert "solving" in shown
     DiffusionMaps(verbose=True, n_neighbors=8, solver="lobpcg").fit(np.random.default_rng(0).uniform(size=(3000, 2)))
     assert "residual" in capsys.readouterr().err

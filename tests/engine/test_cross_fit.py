@@ -18,8 +18,14 @@ from outfold.extensions import Auto
 
 @pytest.mark.parametrize(
     "method",
-    [DiffusionMaps(2, epsilon=0.4), DiffusionMaps(2), ClassicalMDS(2), LocallyLinearEmbedding(2, n_neighbors=8)],
-    ids=["diffusion", "diffusion with a found epsilon", "mds", "lle"],
+    [
+        DiffusionMaps(2, epsilon=0.4),
+        DiffusionMaps(2, kernel="gaussian"),
+        DiffusionMaps(2),
+        ClassicalMDS(2),
+        LocallyLinearEmbedding(2, n_neighbors=8),
+    ],
+    ids=["diffusion", "diffusion with a found epsilon", "diffusion in local units", "mds", "lle"],
 )
 def test_the_errors_are_those_of_folds_fitted_anew(method):
     """By hand: fit the rest, align over the rest, look at the held-out rows."""
@@ -35,7 +41,7 @@ def test_the_errors_are_those_of_folds_fitted_anew(method):
         squares.append([])
         for spec in FEW:
             part = clone(method).set_params(extension=spec)
-            if isinstance(method, DiffusionMaps):
+            if isinstance(method, DiffusionMaps) and method.kernel == "gaussian":
                 part.set_params(epsilon=model.epsilon_)
             part = quietly(part.fit, X[rest])
             moving, fixed = part.embedding_, whole[rest]
@@ -60,14 +66,25 @@ def test_parts_that_cannot_be_fitted_leave_nystrom_and_a_note():
 def test_streamed_rows_are_sampled_and_judged_as_a_fit_of_the_sample():
     S, _ = datasets.s_curve(400, random_state=0)
     for epsilon in (0.2, "auto"):
-        recipe = DiffusionMaps(2, epsilon=epsilon)._recipe()
+        method = DiffusionMaps(2, kernel="gaussian", epsilon=epsilon)
+        recipe = method._recipe()
         found = fit_recipe(InMemory(S), recipe, np.ones(400), np.random.default_rng(0), RUNNER)
         part, of_parts = cross_fit.draw_sample(InMemory(S), recipe, found, 80, RUNNER)
         assert len(np.unique(part.X, axis=0)) == len(part.X) == 80
-        alone = DiffusionMaps(2, epsilon=epsilon).fit(part.X)
+        alone = method.fit(part.X)
         np.testing.assert_allclose(part.embedding, alone.embedding_, atol=1e-10)
         assert of_parts.view.kernel.rule == Fixed(alone.epsilon_)  # what suits many rows is too narrow for few
         whole, of_parts = cross_fit.draw_sample(InMemory(S), recipe, found, 400, RUNNER)
         assert whole.embedding is found.embedding
         assert of_parts.view.kernel.rule == Fixed(found.report.epsilon)
     assert alone.epsilon_ > 2 * found.report.epsilon
+
+
+def test_a_sample_in_local_units_is_fitted_by_the_same_rule():
+    S, _ = datasets.s_curve(400, random_state=0)
+    recipe = DiffusionMaps(2)._recipe()
+    found = fit_recipe(InMemory(S), recipe, np.ones(400), np.random.default_rng(0), RUNNER)
+    part, of_parts = cross_fit.draw_sample(InMemory(S), recipe, found, 80, RUNNER)
+    np.testing.assert_allclose(part.embedding, DiffusionMaps(2).fit(part.X).embedding_, atol=1e-10)
+    assert of_parts.view == recipe.view
+    assert cross_fit.draw_sample(InMemory(S), recipe, found, 400, RUNNER)[0].embedding is found.embedding

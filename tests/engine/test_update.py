@@ -11,6 +11,7 @@ from outfold import Roseland, plan
 from outfold.datasets import flat_torus, s_curve
 from outfold.engine import update as updating
 from outfold.exceptions import SpectrumWarning
+from outfold.graphs.nearest import NearestAnchors
 from outfold.quality import aligned_error
 from outfold.solvers import lobpcg
 
@@ -49,8 +50,10 @@ def in_steps(model, rows, start, steps=10):
 
 
 def refitted(model, rows):
-    """All rows at once, with the same landmarks and epsilon."""
-    options = {**model.get_params(), "landmarks": model.landmarks_, "epsilon": model.epsilon_, "updatable": False}
+    """All rows at once, with the same kernel, landmarks and epsilon."""
+    kernel = "adaptive" if isinstance(model.model_.rule.geometry, NearestAnchors) else "gaussian"
+    fixed = {"landmarks": model.landmarks_, "kernel": kernel, "epsilon": model.epsilon_, "updatable": False}
+    options = {**model.get_params(), **fixed}
     return quietly(Roseland(**options).fit, rows)
 
 
@@ -86,14 +89,15 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("n_neighbors", [None, 24])
+@pytest.mark.parametrize(
+    ("kernel", "n_neighbors"), [("gaussian", None), ("gaussian", 24), ("adaptive", "auto"), ("adaptive", 24)]
+)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_ten_updates_of_ten_per_cent_end_near_a_full_refit_and_old_points_stay(case, n_neighbors):
+def test_ten_updates_of_ten_per_cent_end_near_a_full_refit_and_old_points_stay(case, kernel, n_neighbors):
     make, grid, components, options = case
     rows = make()
-    model = Roseland(components, landmarks=300, n_neighbors=n_neighbors, updatable=True, random_state=0, **options).fit(
-        rows[:2000]
-    )
+    kind = {"kernel": kernel, "n_neighbors": n_neighbors, **(options if kernel == "gaussian" else {})}
+    model = Roseland(components, landmarks=300, updatable=True, random_state=0, **kind).fit(rows[:2000])
     before = model.transform(rows[:2000])
     at_fit = model.transform(grid, on_far="keep")
     for part in np.array_split(rows[2000:], 10):
@@ -115,7 +119,8 @@ def test_ten_updates_of_ten_per_cent_end_near_a_full_refit_and_old_points_stay(c
 @pytest.mark.parametrize("n_neighbors", [None, 24])
 def test_ten_updates_into_new_regions_add_landmarks_and_end_near_a_full_refit(n_neighbors, alpha):
     rows, grid = growing_curve(4000), s_curve(400, random_state=9)[0]
-    model = Roseland(2, landmarks=300, n_neighbors=n_neighbors, alpha=alpha, updatable=True, random_state=0)
+    options = {"kernel": "gaussian", "n_neighbors": n_neighbors, "alpha": alpha}
+    model = Roseland(2, landmarks=300, updatable=True, random_state=0, **options)
     in_steps(model, rows, 2000)
     assert 320 < len(model.landmarks_) < 600
     assert len(model.landmarks_) == report_of(model).n_anchors
@@ -222,7 +227,7 @@ def test_drift_is_reported_and_larger_when_the_data_change():
 
 
 def test_a_few_outliers_become_no_landmarks_but_a_crowd_does():
-    model = Roseland(2, landmarks=60, updatable=True, random_state=0).fit(X)
+    model = Roseland(2, landmarks=60, kernel="gaussian", updatable=True, random_state=0).fit(X)
     outliers = np.vstack([MORE[:20], [[40.0, 0, 0], [0, 40.0, 0]]])
     model.update(outliers)
     assert model.report_.drift.landmarks == 0
@@ -231,6 +236,18 @@ def test_a_few_outliers_become_no_landmarks_but_a_crowd_does():
         model.update(cloud(3, rows=40) * 0.1 + 40)
     assert model.report_.drift.landmarks > 0
     assert not model.trust(np.full((1, 3), 40.0)).flag.any()
+
+
+def test_in_local_units_landmarks_stay_and_many_rows_outside_are_a_warning():
+    """More landmarks would change the local scale of old rows, which are gone."""
+    rows = growing_curve(4000)
+    model = Roseland(2, landmarks=300, updatable=True, random_state=0).fit(rows[:2000])
+    model.update(rows[:500] + 1e-3)
+    with pytest.warns(SpectrumWarning, match=r"of 2000 new rows lie outside the data of the fit.*kernel='gaussian'"):
+        model.update(rows[2000:])
+    assert len(model.landmarks_) == 300
+    assert model.report_.drift.landmarks == 0
+    assert any("new rows lie outside" in text for text in model.report_.warnings)
 
 
 def test_it_fails_without_what_it_needs_and_leaves_the_model_as_it_was():
@@ -274,18 +291,19 @@ def test_new_rows_may_come_from_a_file(tmp_path):
     assert there.report_.n_samples == 201
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "adaptive"])
 @pytest.mark.parametrize(
-    ("solver", "n_neighbors"), [("lanczos", None), ("lanczos", 12), ("lobpcg", 12), ("shift_invert", 12)]
+    ("solver", "n_neighbors"), [("lanczos", "auto"), ("lanczos", 12), ("lobpcg", 12), ("shift_invert", 12)]
 )
-def test_every_solver_goes_on_from_the_old_basis_to_the_same_answer(solver, n_neighbors):
+def test_every_solver_goes_on_from_the_old_basis_to_the_same_answer(solver, n_neighbors, kernel):
     rows = s_curve(1500, random_state=0)[0]
-    options = {"landmarks": 300, "n_neighbors": n_neighbors, "updatable": True, "random_state": 0}
+    options = {"landmarks": 300, "n_neighbors": n_neighbors, "kernel": kernel, "updatable": True, "random_state": 0}
     plain, other = (Roseland(3, solver=name, **options) for name in ("dense", solver))
     in_steps(plain, rows, 1000, 2)
     in_steps(other, rows, 1000, 2)
     assert other.report_.solver == solver.replace("_", "")
     np.testing.assert_allclose(other.eigenvalues_, plain.eigenvalues_, rtol=1e-6)
-    assert aligned_error(other.transform(rows), plain.transform(rows)) < 1e-3
+    assert aligned_error(other.transform(rows, on_far="keep"), plain.transform(rows, on_far="keep")) < 1e-3
 
 
 def test_the_solver_starts_from_the_old_basis(monkeypatch):

@@ -89,14 +89,15 @@ def test_bands_are_wider_where_the_facts_say_so():
     )  # outside the data nothing is promised
 
 
-def test_a_calibrated_model_gives_radii_that_hold_fresh_points(curve):
+@pytest.mark.parametrize("kernel", ["gaussian", "adaptive"])
+def test_a_calibrated_model_gives_radii_that_hold_fresh_points(curve, kernel):
     held, flagged = [], []
     for seed in range(4):
         rows = np.random.default_rng(seed).permutation(len(curve))
         test, train = curve[rows[:30]], curve[rows[30:]]
-        model = DiffusionMaps(2).fit(train).calibrate()
+        model = DiffusionMaps(2, kernel=kernel).fit(train).calibrate()
         places, trust = model.transform(test, return_trust=True)
-        whole = DiffusionMaps(2, epsilon=model.epsilon_).fit(np.vstack([train, test])).embedding_
+        whole = DiffusionMaps(2, kernel=kernel, epsilon=model.epsilon_).fit(np.vstack([train, test])).embedding_
         onto = Alignment.of(model.embedding_, whole[: len(train)], rescale=False)
         inside = ~trust.flag
         held.append((np.linalg.norm(onto(places) - whole[len(train) :], axis=1) <= trust.error)[inside].mean())

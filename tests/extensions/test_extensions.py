@@ -123,13 +123,16 @@ def test_every_method_takes_every_extension_and_keeps_its_spectral_embedding(met
 
 @methods
 def test_least_squares_is_nystroms_formula_or_says_that_there_is_none(method):
-    own = quietly(clone(method).fit, X)
-    model = clone(method).set_params(extension="least_squares")
-    if isinstance(method, LocallyLinearEmbedding | PHATE):
-        with pytest.raises(ValueError, match="Use extension='nystrom'"):
-            quietly(model.fit, X)
-        return
-    np.testing.assert_array_equal(quietly(model.fit, X).transform(X), own.transform(X))
+    kernels = ("adaptive", "gaussian") if getattr(method, "kernel", "") == "auto" else (None,)
+    for kernel in kernels:
+        options = {} if kernel is None else {"kernel": kernel}
+        own = quietly(clone(method).set_params(**options).fit, X)
+        model = clone(method).set_params(extension="least_squares", **options)
+        if isinstance(method, LocallyLinearEmbedding | PHATE):
+            with pytest.raises(ValueError, match="Use extension='nystrom'"):
+                quietly(model.fit, X)
+            continue
+        np.testing.assert_array_equal(quietly(model.fit, X).transform(X), own.transform(X))
 
 
 @pytest.mark.parametrize("method", ["DiffusionMaps", "KernelPCA", "ClassicalMDS", "Isomap", "LocallyLinearEmbedding"])

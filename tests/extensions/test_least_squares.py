@@ -255,13 +255,15 @@ def test_a_sparse_rule_is_drawn_over_anchors_and_batch(sets, edges, alpha):
     np.testing.assert_allclose(model.training(X, Z, RUN), moved, atol=1e-12)
 
 
-def test_self_tuning_measures_local_units_in_both(sets):
+@pytest.mark.parametrize("neighbours", [None, "auto"])
+def test_self_tuning_measures_local_units_in_both(sets, neighbours):
     X, Z = sets
-    model = JointModel(fitted(X, kernel="self_tuning", alpha=0).model_)
+    model = JointModel(fitted(X, kernel="self_tuning", alpha=0, n_neighbors=neighbours).model_)
     both = np.vstack([X, Z])
     D = cdist(both, both)
-    unit = np.sort(D, axis=1)[:, 6]
-    mass = np.exp(-(D**2) / np.outer(unit, unit) / (2 * EPSILON)).sum(axis=1)
+    unit, near = np.sort(D, axis=1)[:, 6], np.full(D.shape, neighbours is None)
+    np.put_along_axis(near, np.argsort(D, axis=1)[:, :15], True, axis=1)  # "auto": the 15 nearest of either, at any n
+    mass = np.where(near | near.T, np.exp(-(D**2) / np.outer(unit, unit) / (2 * EPSILON)), 0).sum(axis=1)
     np.testing.assert_allclose(joint_degrees(model.rule, Z, RUN)[1], np.sqrt(mass[50:]), rtol=1e-12)
 
 
@@ -378,7 +380,9 @@ def test_bad_input_is_told(sets):
         DiffusionMaps(coordinates="cosine").fit(X)
     with pytest.raises(ValueError, match="they cancel"):
         JointModel(quietly(DiffusionMaps().fit, X).model_)
-    given = quietly(DiffusionMaps(metric="precomputed", coordinates="canonical").fit, cdist(X, X))
+    with pytest.raises(ValueError, match="a kernel in local units goes through the anchors.*kernel='gaussian'"):
+        JointModel(quietly(DiffusionMaps(coordinates="canonical").fit, X).model_)
+    given = quietly(DiffusionMaps(metric="precomputed", kernel="gaussian", coordinates="canonical").fit, cdist(X, X))
     with pytest.raises(ValueError, match="precomputed rows tell of the anchors"):
         carried(LeastSquares("joint"), given.model_)
     with pytest.raises(ValueError, match=r"1 of 2 rows are not anchors \(the first is row 1\)"):

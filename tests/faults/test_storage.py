@@ -82,7 +82,7 @@ def test_a_killed_writer_leaves_the_old_model_or_the_new_one(count, tmp_path):
 FAILING = """
 import os, resource, signal, sys
 import numpy as np
-from outfold import DiffusionMaps
+from outfold import DiffusionMaps, storage  # now: the other user may not be able to read Python's folder
 path = sys.argv[1]
 model = DiffusionMaps(2, n_neighbors=8).fit(np.random.default_rng(0).normal(size=(300, 5)))
 for how in ("full", "read-only"):

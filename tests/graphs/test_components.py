@@ -82,8 +82,9 @@ def test_nearly_disconnected_blobs_keep_their_count():
 def test_an_isolated_row_is_told():
     X = np.vstack([np.random.default_rng(0).normal(size=(50, 2)), [[1e5, 0]]])
     with pytest.warns(SpectrumWarning, match=r"2 components \(sizes 50, 1\)"):
-        maps = DiffusionMaps(2).fit(X)
+        maps = DiffusionMaps(2, kernel="gaussian").fit(X)
     assert maps.eigenvalues_[0] == 1
+    assert DiffusionMaps(2).fit(X).report_.components == 1  # in local units it stays joined to its neighbours
 
 
 SIZES = [60, 55, 52, 50, 48, 46, 44, 42, 40, 38]
@@ -153,10 +154,17 @@ def test_policy_largest_embeds_it_and_extends_to_the_rest():
     assert maps.landmark_indices_.max() == 79
 
 
-def test_policy_largest_says_when_too_little_is_left():
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        ("gaussian", "9 of 21 anchors, 2 of them distinct: too few to embed"),
+        ("adaptive", "2 of 6 anchors, 2 of them distinct: too few to embed"),  # copies are one anchor
+    ],
+)
+def test_policy_largest_says_when_too_little_is_left(kernel, message):
     pairs = np.repeat([0.0, 1.0, 100.0, 101.0, 200.0, 201.0], [5, 4, 3, 3, 3, 3])[:, None]
-    with pytest.raises(ValueError, match="9 of 21 anchors, 2 of them distinct: too few to embed"):
-        DiffusionMaps(1, n_neighbors=2, components="largest").fit(pairs)
+    with pytest.raises(ValueError, match=message):
+        DiffusionMaps(1, kernel=kernel, n_neighbors=2, components="largest").fit(pairs)
 
 
 @pytest.mark.parametrize("search", ["tree", "brute"])

@@ -146,7 +146,7 @@ def test_a_ball_around_everything_equals_the_dense_kernel():
     sparse = DiffusionMaps(4, epsilon=0.5, n_neighbors=graphs.Ball(1e3)).fit(X)
     np.testing.assert_allclose(sparse.eigenvalues_, dense.eigenvalues_, atol=1e-12)
     np.testing.assert_allclose(sparse.embedding_, dense.embedding_, atol=1e-10)
-    local = DiffusionMaps(4, kernel="self_tuning").fit(X)
+    local = DiffusionMaps(4, kernel="self_tuning", n_neighbors=None).fit(X)
     sparse_local = DiffusionMaps(4, kernel="self_tuning", threshold=1e-13).fit(X)
     np.testing.assert_allclose(sparse_local.eigenvalues_, local.eigenvalues_, atol=1e-10)
 
@@ -157,8 +157,13 @@ def test_self_tuning_is_its_formula():
     sigma = np.sqrt(np.sort(squared, axis=1)[:, 6])
     W = np.exp(-squared / np.outer(sigma, sigma))
     given = DiffusionMaps(3, kernel="precomputed").fit(W)
-    tuned = DiffusionMaps(3, kernel="self_tuning").fit(X)
+    tuned = DiffusionMaps(3, kernel="self_tuning", n_neighbors=None).fit(X)
     np.testing.assert_allclose(tuned.eigenvalues_, given.eigenvalues_, atol=1e-12)
+    kept = drawn(graphs.Union(15), X).gram(RUNNER).toarray()
+    np.fill_diagonal(kept, 1)
+    near = DiffusionMaps(3, kernel="precomputed").fit(W * (kept > 0))
+    tuned = DiffusionMaps(3, kernel="self_tuning").fit(X)  # of the 15 nearest
+    np.testing.assert_allclose(tuned.eigenvalues_, near.eigenvalues_, atol=1e-12)
 
 
 def test_binary_graph_weighs_every_edge_alike_and_still_flags_far_rows():

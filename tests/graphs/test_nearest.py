@@ -7,6 +7,7 @@ from scipy.spatial.distance import cdist
 from catalogue import cloud, new_points
 from outfold import neighbors
 from outfold._runtime.threads import Threads
+from outfold.data.weights import mean_at_rank
 from outfold.distances import Metric
 from outfold.graphs.nearest import NearestAnchors
 
@@ -20,7 +21,7 @@ def fit(X, measure=None, k=5, local=None, epsilon=1.0, search="auto"):
 
 
 def written_out(X, Z, measure, k, local, epsilon=1.0):
-    """Return 2 d^2 / (r(x)^2 + r_j^2) - 2 epsilon log share, infinite where x does not keep j, by definition."""
+    """Return 2 d^2 / (r(x)^2 + r_j^2) - 2 epsilon log count, infinite where x does not keep j, by definition."""
     counted = np.minimum(measure, 1.0)
 
     def row(z):
@@ -44,7 +45,7 @@ def written_out(X, Z, measure, k, local, epsilon=1.0):
     for at, z in enumerate(Z):
         squared, share, own = row(z)
         kept = share > 0
-        table[at, kept] = 2 * squared[kept] / (own**2 + unit[kept] ** 2) - 2 * epsilon * np.log(share[kept])
+        table[at, kept] = 2 * squared[kept] / (own**2 + unit[kept] ** 2) - 2 * epsilon * np.log((share * counted)[kept])
     return table
 
 
@@ -60,10 +61,10 @@ def dense(measured):
 @pytest.mark.parametrize("kind", ["plain", "grid"])
 def test_values_are_those_written_out(kind, k, local, search):
     X = np.unique(cloud(3, kind, 40), axis=0)
-    graph, among, _ = fit(X, k=k, local=local, epsilon=0.7, search=search)
+    graph, shared, _ = fit(X, k=k, local=local, epsilon=0.7, search=search)
     Z = np.vstack([X[:5], new_points(X, 0)])
     assert np.allclose(dense(graph.cross(Z)), written_out(X, Z, np.ones(len(X)), k, local, 0.7), rtol=1e-12)
-    assert (dense(among)[:5] == dense(graph.cross(Z))[:5]).all()
+    assert (dense(graph.scale(shared))[:5] == dense(graph.cross(Z))[:5]).all()
 
 
 def test_weights_below_one_count_in_part():
@@ -80,6 +81,42 @@ def test_the_kernel_is_continuous_in_the_weights():
     measure = np.full(len(X), 0.5)
     at = [np.exp(-dense(fit(X, measure + step, k=6)[0].cross(Z)) / 2) for step in (-1e-9, 1e-9)]
     assert np.abs(at[0] - at[1]).max() < 1e-6
+
+
+def test_a_fraction_of_a_neighbour_lies_between_the_whole_numbers():
+    X, Z = cloud(5), new_points(cloud(5), 2)
+    graph, *_ = fit(X, k=6.25, local=3.5)
+    expected = written_out(X, Z, np.ones(len(X)), 6.25, 3.5)
+    assert np.allclose(dense(graph.cross(Z)), expected, rtol=1e-12)
+    assert (np.isfinite(expected).sum(axis=1) == 7).all()
+
+
+def test_an_anchor_whose_weight_vanishes_is_absent():
+    X, Z = cloud(5), new_points(cloud(5), 2)
+    measure = np.where(np.arange(len(X)) < 3, 1e-12, 1.0)
+    nearly, gone = (fit(X[rows], measure[rows], k=6) for rows in (slice(None), slice(3, None)))
+    weights = [np.exp(-dense(found[0].cross(Z)) / 2) for found in (nearly, gone)]
+    assert np.allclose(weights[0][:, 3:], weights[1], atol=1e-10)
+    assert weights[0][:, :3].max() < 1e-11
+    assert np.allclose(nearly[0].look(Z)[2], gone[0].look(Z)[2], atol=1e-10)
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (0.3, 1.0)], ids=str)
+def test_the_farthest_neighbour_is_the_mean_over_the_last_count(weights):
+    X = cloud(7)
+    measure = np.random.default_rng(0).uniform(*weights, len(X))
+    graph, shared, _ = fit(X, measure, k=6)
+    count = np.minimum(measure, 1.0)
+    own, theirs = np.square(shared.unit), np.square(graph.unit)
+    for at, found in enumerate(graph.farthest(shared)):
+        part = slice(shared.lists.ptr[at], shared.lists.ptr[at + 1])
+        index = shared.lists.index[part]
+        values = 2 * shared.lists.squared[part] / (own[at] + theirs[index])
+        shares = count[index] if shared.shares is None else shared.shares[part]
+        order = np.argsort(values)
+        assert np.isclose(found, mean_at_rank(values[order], shares[order], 6.0))
+        if weights == (1.0, 1.0):
+            assert found == values.max()
 
 
 def test_weights_of_one_or_more_are_alike():

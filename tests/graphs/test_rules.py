@@ -14,12 +14,21 @@ def test_auto_is_dense_up_to_a_size_and_says_what_it_did():
     assert graphs_rules.DenseOrNearest().choose(3000) == graphs.AllPairs()
     assert graphs_rules.DenseOrNearest().choose(3001) == graphs.Union(32)
     rows = s_curve(1200, random_state=0)[0]
-    edges = [Roseland(2, landmarks=count, random_state=0).fit(rows).report_.edges for count in (1000, 1001)]
+    edges = [
+        Roseland(2, kernel="gaussian", landmarks=count, random_state=0).fit(rows).report_.edges
+        for count in (1000, 1001)
+    ]
     assert edges == ["auto: all landmarks", "auto: 32 nearest landmarks"]
     X = np.random.default_rng(0).uniform(size=(3200, 2))
+    assert "auto: all pairs" in str(DiffusionMaps(2, kernel="gaussian").fit(X[:100]).report_)
+
+
+@pytest.mark.parametrize("n", [100, 3200])
+def test_self_tuning_keeps_fifteen_neighbours_at_any_size_and_all_pairs_of_fewer_rows(n):
+    X = np.random.default_rng(0).uniform(size=(n, 2))
     maps = DiffusionMaps(2, kernel="self_tuning", solver="lanczos").fit(X)
-    assert "auto: union of 32 nearest" in str(maps.report_)
-    assert "auto: all pairs" in str(DiffusionMaps(2).fit(X[:100]).report_)
+    assert "auto: union of 15 nearest" in str(maps.report_)
+    assert "auto: all pairs" in str(quietly(DiffusionMaps(2, kernel="self_tuning").fit, X[:15]).report_)
     np.testing.assert_allclose(maps.transform(X[::50]), maps.embedding_[::50], atol=1e-9)
 
 

@@ -63,7 +63,10 @@ def test_sparse_features_are_refused_by_name(estimator):
         ({"alpha": "one"}, "alpha='one' must be a number"),
         ({"t": -1}, "t=-1 must be >= 0"),
         ({"t": float("nan")}, "t=nan"),
-        ({"kernel": "rbf"}, "Valid: 'gaussian', 'self_tuning', 'continuous_knn', 'precomputed'"),
+        (
+            {"kernel": "rbf"},
+            "Valid: 'auto', 'adaptive', 'variable', 'gaussian', 'self_tuning', 'continuous_knn', 'precomputed'",
+        ),
         ({"metric": "euclid"}, "Valid: .*'cosine'.*'euclidean'.*'precomputed'"),
         ({"solver": "magic"}, "Valid: 'auto', 'dense', 'lanczos', 'shift_invert', 'lobpcg'"),
         ({"landmarks": "all"}, "landmarks='all' is not known"),
@@ -165,16 +168,17 @@ def test_precomputed_and_callables(parameters, matrix, message):
         DiffusionMaps(**parameters).fit(matrix)
 
 
-def test_rows_of_a_precomputed_matrix_must_match_it():
+@pytest.mark.parametrize("kernel", ["gaussian", "adaptive"])
+def test_rows_of_a_precomputed_matrix_must_match_it(kernel):
     from scipy.spatial.distance import cdist
 
-    maps = DiffusionMaps(metric="precomputed").fit(cdist(X, X))
+    maps = DiffusionMaps(metric="precomputed", kernel=kernel).fit(cdist(X, X))
     with pytest.raises(ValueError, match=r"59 features.*expecting 60"):
         maps.transform(np.ones((2, 59)))
     with pytest.raises(ValueError, match="Negative values"):
         maps.transform(-np.ones((2, 60)))
     with pytest.raises(ValueError, match="pass a count or a fraction"):
-        DiffusionMaps(metric="precomputed", landmarks=np.ones((4, 60))).fit(cdist(X, X))
+        DiffusionMaps(metric="precomputed", kernel=kernel, landmarks=np.ones((4, 60))).fit(cdist(X, X))
 
 
 def test_beyond_the_rank_is_refused_with_the_rank():

@@ -82,9 +82,12 @@ def test_weights_a_little_below_one_give_nearly_the_answers_of_no_weights(estima
 
 
 GRAPHS = {
-    "all pairs": DiffusionMaps(3),
+    "nearest": DiffusionMaps(3),
+    "8 nearest": DiffusionMaps(3, n_neighbors=8),
+    "variable": DiffusionMaps(3, kernel="variable", t=0),
+    "all pairs": DiffusionMaps(3, kernel="gaussian"),
     "median": DiffusionMaps(3, epsilon="median"),
-    "union": DiffusionMaps(3, n_neighbors=8),
+    "union": DiffusionMaps(3, kernel="gaussian", n_neighbors=8),
     "mutual": DiffusionMaps(3, n_neighbors=graphs.Mutual(12)),
     "ball": DiffusionMaps(3, n_neighbors=graphs.Ball("auto")),
     "self-tuning": DiffusionMaps(3, kernel="self_tuning"),

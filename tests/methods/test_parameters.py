@@ -5,7 +5,15 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from catalogue import cloud
-from outfold import ClassicalMDS, Isomap, KernelPCA, LocallyLinearEmbedding, graphs
+from outfold import (
+    ClassicalMDS,
+    DiffusionMaps,
+    Isomap,
+    KernelPCA,
+    LaplacianEigenmaps,
+    LocallyLinearEmbedding,
+    graphs,
+)
 from outfold.extensions import KernelRidge
 
 X = cloud(0, rows=120)
@@ -30,7 +38,10 @@ X = cloud(0, rows=120)
         (KernelPCA(4), X, "only 3 non-trivial eigenvalues"),
         (KernelPCA(kernel="precomputed"), -X @ X.T, "only 0 non-trivial eigenvalues"),
         (ClassicalMDS(metric="precomputed"), np.zeros((9, 9)), "only 0 non-trivial eigenvalues"),
-        (Isomap("auto", metric="precomputed"), np.zeros((20, 20)), "no non-zero eigenvalue"),
+        (ClassicalMDS("auto", metric="precomputed"), np.zeros((20, 20)), "no non-zero eigenvalue"),
+        (Isomap("auto", metric="precomputed"), np.zeros((20, 20)), "All training points are equal"),
+        (DiffusionMaps(metric="precomputed"), np.zeros((20, 20)), "All training points are equal"),
+        (LaplacianEigenmaps(kernel="variable", metric="precomputed"), np.zeros((20, 20)), "All training points"),
         (KernelPCA(kernel="chi2"), X, "negative"),
         (ClassicalMDS(signed="yes"), X, "signed='yes' must be True or False"),
         (ClassicalMDS(metric="euclid"), X, "Valid: .*'euclidean'"),

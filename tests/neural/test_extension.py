@@ -62,7 +62,15 @@ def test_bad_settings_are_refused(changes, match, ring):
 
 
 def test_penalties_without_a_markov_matrix_are_refused(ring):
-    for method in (Isomap(), Roseland(landmarks=60), DiffusionMaps(coordinates="canonical")):
+    for method in (
+        Isomap(),
+        Roseland(landmarks=60),
+        Roseland(landmarks=60, kernel="gaussian"),
+        DiffusionMaps(coordinates="canonical"),
+        DiffusionMaps(coordinates="canonical", kernel="gaussian"),
+        DiffusionMaps(kernel="variable"),
+        LaplacianEigenmaps(laplacian="unnormalized"),
+    ):
         with pytest.raises(ValueError, match="eigenvectors of a Markov matrix"):
             DiffusionNet(spectral=method, eigen_penalty=1.0, **SMALL).fit(ring)
     with pytest.raises(ValueError, match="features are no eigenvectors"):

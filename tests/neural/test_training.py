@@ -8,7 +8,7 @@ import pytest
 from catalogue import cloud
 from outfold import DiffusionMaps
 from outfold.neural import training
-from outfold.neural.extension import _markov
+from outfold.neural.extension import _eigenvalues, markov_matrix
 
 torch = pytest.importorskip("torch")
 PLAN = training.Schedule(
@@ -25,14 +25,37 @@ def plan(**changes):
     return replace(PLAN, **changes)
 
 
-@pytest.mark.parametrize("neighbours", [None, 8])
-def test_the_loss_is_the_formula_of_the_paper(neighbours):
+def chain_of(maps):
+    """The Markov matrix between the anchors, the anchors, and their embedding."""
+    chain = maps.model_.markov_chain()
+    anchors = np.array(chain.anchors)
+    return markov_matrix(chain), anchors, maps.transform(anchors)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "adaptive"])
+@pytest.mark.parametrize("alpha", [0, 0.5, 1])
+def test_the_markov_matrix_is_reversible_and_has_the_coordinates_as_eigenfunctions(kernel, alpha):
+    weights = np.random.default_rng(0).uniform(0.2, 3, 60)
+    maps = DiffusionMaps(3, kernel=kernel, alpha=alpha, n_neighbors=8, t=2).fit(
+        cloud(0, rows=60), sample_weight=weights
+    )
+    P, _, psi = chain_of(maps)
+    chain = maps.model_.markov_chain()
+    np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-12)
+    flow = chain.stationary[:, None] * P.toarray()
+    np.testing.assert_allclose(flow, flow.T, atol=1e-14)
+    np.testing.assert_allclose(P @ psi, psi * maps.eigenvalues_, atol=1e-12)
+    np.testing.assert_allclose(_eigenvalues(P, psi, chain.measure), maps.eigenvalues_, atol=1e-12)
+    assert sorted(chain.measure) == sorted(weights)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "adaptive"])
+@pytest.mark.parametrize("neighbours", ["auto", 8])
+def test_the_loss_is_the_formula_of_the_paper(neighbours, kernel):
     X = cloud(0, rows=60)
-    maps = DiffusionMaps(2, n_neighbors=neighbours, t=2).fit(X)
-    P = _markov(maps.model_.rule)
+    maps = DiffusionMaps(2, kernel=kernel, n_neighbors=neighbours, t=2).fit(X)
+    P, anchors, psi = chain_of(maps)
     np.testing.assert_allclose(P.sum(axis=1), 1.0, atol=1e-10)
-    anchors = np.array(maps.model_.rule.geometry.anchors)
-    psi = maps.model_.places
     np.testing.assert_allclose(P @ psi, psi * maps.eigenvalues_, atol=1e-10)
     rng = np.random.default_rng(0)
     measure, origin, held = rng.uniform(1, 2, 60), rng.normal(size=2), np.arange(5)
@@ -62,7 +85,7 @@ def test_the_loss_is_the_formula_of_the_paper(neighbours):
 def test_slopes_are_those_of_finite_differences():
     X = cloud(1, rows=40)
     maps = DiffusionMaps(2).fit(X)
-    P = _markov(maps.model_.rule)
+    P, anchors, psi = chain_of(maps)
     eigen = training.Eigen(
         penalty=2.0,
         P=P,
@@ -72,7 +95,7 @@ def test_slopes_are_those_of_finite_differences():
         origin=np.ones(2),
         order=np.arange(40),
     )
-    task = training.Regression(X.copy(), maps.embedding_, np.ones(40), np.arange(0), "tanh", 0.1, eigen, plan())
+    task = training.Regression(anchors, psi, np.ones(40), np.arange(0), "tanh", 0.1, eigen, plan())
     found = parameters((3, 4, 2))
     tensors = [torch.as_tensor(p).requires_grad_() for p in found]
     slopes = torch.autograd.grad(sum(task.loss(tensors, None, 0.0)), tensors)
@@ -88,11 +111,11 @@ def test_slopes_are_those_of_finite_differences():
         np.testing.assert_allclose(float(slope.flatten()[0]), expected, rtol=1e-6, atol=1e-9)
 
 
-def test_patches_see_the_rows_of_the_whole_matrix():
+@pytest.mark.parametrize("kernel", ["gaussian", "adaptive"])
+def test_patches_see_the_rows_of_the_whole_matrix(kernel):
     X = cloud(2, rows=80)
-    maps = DiffusionMaps(2, n_neighbors=6).fit(X)
-    P = _markov(maps.model_.rule)
-    anchors = np.array(maps.model_.rule.geometry.anchors)
+    maps = DiffusionMaps(2, kernel=kernel, n_neighbors=6).fit(X)
+    P, anchors, psi = chain_of(maps)
     eigen = training.Eigen(
         penalty=1.0,
         P=P,
@@ -102,7 +125,7 @@ def test_patches_see_the_rows_of_the_whole_matrix():
         origin=np.zeros(2),
         order=np.arange(80),
     )
-    task = training.Regression(anchors, maps.model_.places, np.ones(80), np.arange(0), "relu", 0.0, eigen, plan())
+    task = training.Regression(anchors, psi, np.ones(80), np.arange(0), "relu", 0.0, eigen, plan())
     chosen = np.arange(10, 30)
     task._patches = lambda n: chosen
     found = parameters((3, 6, 2), activation="relu")

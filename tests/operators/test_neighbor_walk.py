@@ -133,7 +133,7 @@ def test_auto_is_gaussian_where_an_epsilon_is_given_and_the_same_rule_at_every_s
     given, named = (DiffusionMaps(2, epsilon=0.1, **more).fit(X) for more in ({}, {"kernel": "gaussian"}))
     assert (given.embedding_ == named.embedding_).all()
     edges = {DiffusionMaps().fit(circle(n, random_state=0)).report_.edges for n in (100, 2990, 3010)}
-    assert edges == {"auto: 15 nearest of each point"}
+    assert edges == {"auto: 20 nearest of each point"}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
-from catalogue import cloud, new_points, up_to_signs
+from catalogue import cloud, new_points, quietly, up_to_signs
 from operators.test_neighbor_walk import affinities
 from outfold import DiffusionMaps, LaplacianEigenmaps
 from outfold.datasets import circle, sphere
@@ -82,6 +82,19 @@ def test_a_far_row_keeps_its_side():
     near, far = (maps.model_.embed(factor * X[:50], maps._runner()) for factor in (1.0, 1e3))
     assert ((near * far).sum(axis=1) > 0).all()
     assert (np.linalg.norm(far, axis=1) > 0.3 * np.linalg.norm(near, axis=1)).all()
+
+
+def test_contrasts_between_components_have_rate_zero_and_extend_as_constants():
+    """As many components as coordinates and one more: every rate is 0, and no row, near or far, has a pole."""
+    X = np.vstack([cloud(at, rows=20) + 100 * at for at in range(3)])
+    maps = quietly(DiffusionMaps(2, kernel="variable", n_neighbors=6, t=0).fit, X)
+    assert maps.report_.components == 3
+    assert (maps.eigenvalues_ == 0).all()
+    for at in range(3):
+        rows = np.vstack([X[20 * at : 20 * at + 20], X[[20 * at]] + np.array([[0, 0, 1e-3], [0, 0, -1.0]])])
+        found = quietly(maps.transform, rows)
+        assert np.allclose(found, maps.embedding_[20 * at], rtol=0, atol=1e-12)
+    assert np.isfinite(quietly(maps.transform, np.full((1, 3), 1e160))).all()
 
 
 def test_an_outlier_caps_the_scale():

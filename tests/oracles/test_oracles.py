@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import ive, spherical_in
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
 from catalogue import aligned_error, cloud, quietly
 from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
 from outfold.bandwidths import Percentile
 from outfold.data import normalize_weights
+from outfold.exceptions import SpectrumWarning
+from outfold.kernels import Variable
 
 
 def grid_circle(n):
@@ -139,12 +142,35 @@ def test_alpha_one_removes_the_density_on_a_circle():
     assert fits[0] < 0.99
 
 
-def test_alpha_one_removes_the_density_on_a_sphere():
+def test_the_rates_of_the_variable_kernel_are_those_of_the_manifold_whatever_the_density():
+    """2 mu tends to k^2 on a circle and to l (l + 1) on a sphere; the error is of the order of r^2."""
+    X = quantile_circle(8000, 0.8)
+    maps = DiffusionMaps(4, kernel=Variable(1), t=0).fit(X)
+    np.testing.assert_allclose(2 * maps.eigenvalues_, [1, 1, 4, 4], rtol=0.01)
+    assert LinearRegression().fit(maps.embedding_[:, :2], X).score(maps.embedding_[:, :2], X) >= 0.999
+    maps = DiffusionMaps(8, kernel=Variable(2), t=0).fit(fibonacci_sphere(1500))
+    np.testing.assert_allclose(2 * maps.eigenvalues_, [2] * 3 + [6] * 5, rtol=0.03)
+
+
+def test_the_adaptive_kernel_sees_an_even_circle_in_its_own_metric():
+    """Sampling is even in local units: with F the cumulative angle, the functions are cos kF and sin kF.
+
+    The eigenvalues are those of an even circle, up to the square of a step over k neighbours, (2 pi k / n)^2.
+    """
+    X, even = quantile_circle(2000, 0.8), quantile_circle(2000, 0.0)
+    maps, plain = (DiffusionMaps(4, t=0).fit(points) for points in (X, even))
+    truth = np.column_stack([even, even[:, 0] ** 2 - even[:, 1] ** 2, 2 * even[:, 0] * even[:, 1]])  # k = 1 and 2
+    assert LinearRegression().fit(maps.embedding_, truth).score(maps.embedding_, truth) >= 1 - 1e-6
+    np.testing.assert_allclose(1 - maps.eigenvalues_, 1 - plain.eigenvalues_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "variable"])
+def test_alpha_one_removes_the_density_on_a_sphere(kernel):
     rng = np.random.default_rng(0)
     z = _z_with_density(rng.uniform(size=4000))
     angle = rng.uniform(0, 2 * np.pi, 4000)
     X = np.column_stack([np.sqrt(1 - z**2) * np.cos(angle), np.sqrt(1 - z**2) * np.sin(angle), z])
-    maps = DiffusionMaps(3, alpha=1, t=0).fit(X)
+    maps = DiffusionMaps(3, kernel=kernel, alpha=1, t=0).fit(X)
     assert LinearRegression().fit(maps.embedding_, X).score(maps.embedding_, X) >= 0.99
 
 
@@ -179,14 +205,18 @@ def test_every_row_duplicated_changes_nothing():
     np.testing.assert_allclose(two.embedding_, np.vstack([one.embedding_] * 2), atol=1e-10)
 
 
-def test_rotation_translation_and_scale_change_nothing():
+@pytest.mark.parametrize("kernel", ["gaussian", "adaptive", "variable"])
+def test_rotation_translation_and_scale_change_nothing(kernel):
+    """But epsilon of a Gaussian, a squared length, and the rates of "variable", one over a squared length."""
     X = cloud(8, rows=60)
     turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
-    base = DiffusionMaps(3).fit(X)
+    estimator = DiffusionMaps(3, kernel=kernel, t=0 if kernel == "variable" else 1)
+    base = clone(estimator).fit(X)
     for moved, factor, tol in ((X @ turn, 1, 1e-11), (X + 10, 1, 1e-11), (X * 8, 64, 1e-13), (X * 3, 9, 1e-11)):
-        maps = DiffusionMaps(3).fit(moved)
-        np.testing.assert_allclose(maps.epsilon_, base.epsilon_ * factor, rtol=1e-12)
-        np.testing.assert_allclose(maps.eigenvalues_, base.eigenvalues_, atol=1e-12)
+        maps = clone(estimator).fit(moved)
+        width, pace = (factor if kernel == one else 1 for one in ("gaussian", "variable"))
+        np.testing.assert_allclose(maps.epsilon_, base.epsilon_ * width, rtol=1e-12)
+        np.testing.assert_allclose(maps.eigenvalues_ * pace, base.eigenvalues_, atol=1e-12)
         assert np.abs(np.abs(maps.embedding_) - np.abs(base.embedding_)).max() < tol
 
 
@@ -211,6 +241,9 @@ def test_spectral_clustering_separates_moons_where_k_means_does_not(normalize_ro
     X, y = make_moons(500, noise=0.07, random_state=0)
     fresh, truth = make_moons(1000, noise=0.07, random_state=1)
     clusters = SpectralClustering(2, normalize_rows=normalize_rows).fit(X)
+    assert clusters.report_.components == 2  # which are the clusters: no reason to warn
+    with pytest.warns(SpectrumWarning, match="2 components"):
+        SpectralClustering(1, normalize_rows=normalize_rows).fit(X)
 
     def agreement(labels, y):
         return max((labels == y).mean(), (labels != y).mean())

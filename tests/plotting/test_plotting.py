@@ -31,6 +31,11 @@ def fitted():
 
 
 @cache
+def gaussian():
+    return DiffusionMaps(4, kernel="gaussian").fit(X)
+
+
+@cache
 def of_the_plane():
     return DiffusionMaps(2).fit(X[:, [0, 2]])
 
@@ -285,7 +290,7 @@ def test_decay_draws_fewer_where_the_kernel_has_no_more():
 
 
 def test_the_kernel_sum_marks_the_steepest_slope_and_the_chosen_epsilon():
-    maps = fitted()
+    maps = gaussian()
     axes = plotting.kernel_sum(maps)
     curve, tangent, mark, point = axes.lines
     squared = ((X[:, None] - X) ** 2).sum(axis=2)
@@ -299,13 +304,18 @@ def test_the_kernel_sum_marks_the_steepest_slope_and_the_chosen_epsilon():
     assert point.get_ydata()[0] == pytest.approx(np.exp(-squared / (2 * maps.epsilon_)).sum(), rel=5e-3)
 
 
+def test_a_given_epsilon_is_marked():
+    for method in (DiffusionMaps(epsilon=0.3), Roseland(epsilon=0.3, random_state=0)):
+        assert plotting.kernel_sum(method.fit(X)).lines[2].get_xdata()[0] == 0.3
+
+
 def test_the_kernel_sum_is_of_the_metric_of_the_fit_or_of_plain_rows():
     given = np.abs(X[:, None] - X).sum(axis=2)
-    by_name = plotting.kernel_sum(DiffusionMaps(metric="manhattan").fit(X)).lines
-    by_matrix = plotting.kernel_sum(DiffusionMaps(metric="precomputed").fit(given), given).lines
+    by_name = plotting.kernel_sum(DiffusionMaps(kernel="gaussian", metric="manhattan").fit(X)).lines
+    by_matrix = plotting.kernel_sum(DiffusionMaps(kernel="gaussian", metric="precomputed").fit(given), given).lines
     np.testing.assert_allclose(by_name[0].get_ydata(), by_matrix[0].get_ydata())
     assert by_name[2].get_xdata()[0] == pytest.approx(by_matrix[2].get_xdata()[0])
-    landmark = plotting.kernel_sum(Roseland(landmarks=50, random_state=0).fit(X), X)
+    landmark = plotting.kernel_sum(Roseland(landmarks=50, kernel="gaussian", random_state=0).fit(X), X)
     plain = plotting.kernel_sum(X)
     np.testing.assert_array_equal(landmark.lines[0].get_ydata(), plain.lines[0].get_ydata())
     assert len(plain.lines) == 2  # no epsilon was chosen
@@ -327,7 +337,7 @@ def test_pyplot_is_never_asked(tmp_path, monkeypatch):
         plotting.trust_map(of_the_plane()),
         plotting.spectrum(fitted(), t=(1, 2)),
         plotting.decay(X[:40], epsilons=(1.0,), components=3),
-        plotting.kernel_sum(fitted()),
+        plotting.kernel_sum(gaussian()),
     ]
     for number, axes in enumerate(drawn):
         axes.figure.savefig(tmp_path / f"{number}.png")
@@ -364,8 +374,11 @@ def test_pyplot_is_never_asked(tmp_path, monkeypatch):
         (lambda: plotting.decay(X, components=150), "150 rows have 1 to 149 eigenvalues"),
         (lambda: plotting.decay(X, epsilons=()), "epsilons is empty"),
         (lambda: plotting.decay(DiffusionMaps(2, landmarks=50).fit(X)), "holds 50 landmarks of 150 rows"),
+        (lambda: plotting.spectrum(DiffusionMaps(2, kernel="variable").fit(X)), "another kernel than 'variable'"),
         (lambda: plotting.kernel_sum(KernelPCA(2).fit(X)), "KernelPCA as fitted has no Gaussian kernel"),
-        (lambda: plotting.kernel_sum(fitted(), X[:, :2]), r"X has shape \(150, 2\), but 3 columns"),
+        (lambda: plotting.kernel_sum(fitted()), r"has no Gaussian kernel.*kernel_sum\(X\), or fit it with"),
+        (lambda: plotting.kernel_sum(Roseland(kernel="adaptive").fit(X), X), "Roseland as fitted has no Gaussian"),
+        (lambda: plotting.kernel_sum(gaussian(), X[:, :2]), r"X has shape \(150, 2\), but 3 columns"),
         (lambda: plotting.kernel_sum(np.ones((5, 2))), "All training points are equal"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

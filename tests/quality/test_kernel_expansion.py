@@ -23,9 +23,15 @@ from outfold.extensions import KernelRidge
 from outfold.operators.expansion import SmallEndKernel
 from outfold.quality.kernel_expansion import expansion
 
+WITHOUT_KERNEL = {  # methods whose coordinates are no eigenfunctions of a kernel, and what they are
+    name: "scaled distances" if name.startswith("phate") else r"eigenfunctions of a generator.*kernel='adaptive'"
+    for name in ALL_METHODS
+    if name.startswith("phate") or "variable" in name
+}
+WITH_KERNEL = [name for name in ALL_METHODS if name not in WITHOUT_KERNEL]
 OWN_RULE = [
     name
-    for name in ALL_METHODS
+    for name in WITH_KERNEL
     if name not in APPROXIMATE and name not in ("roseland nearest landmarks", "roseland t=0 manhattan")
 ]
 
@@ -130,7 +136,7 @@ def test_geodesics_between_new_rows_go_through_training_rows():
             assert D[i, j] == pytest.approx(naive, abs=1e-10)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL_METHODS if not name.startswith("phate")])
+@pytest.mark.parametrize("name", WITH_KERNEL)
 def test_every_method_has_a_loss_on_new_rows(name):
     X = cloud(0)
     fitted = quietly(clone(ALL_METHODS[name]).fit, X)
@@ -147,9 +153,12 @@ def test_every_method_has_a_loss_on_new_rows(name):
         assert np.isfinite(quality.kernel_loss(fitted, Z)).all()
 
 
-def test_scaled_distances_have_no_kernel_to_lose():
-    with pytest.raises(ValueError, match="PHATE are scaled distances, not eigenfunctions"):
-        quality.kernel_loss(quietly(clone(ALL_METHODS["phate"]).fit, cloud(0)))
+@pytest.mark.parametrize("name", WITHOUT_KERNEL)
+def test_what_is_no_eigenfunction_of_a_kernel_has_no_kernel_to_lose(name):
+    fitted = quietly(clone(ALL_METHODS[name]).fit, cloud(0))
+    for measure in (quality.kernel_loss, quality.diffusion_distance):
+        with pytest.raises(ValueError, match=f"The coordinates of {type(fitted).__name__} are {WITHOUT_KERNEL[name]}"):
+            measure(fitted, cloud(0))
 
 
 def test_a_part_of_the_rows_has_about_the_loss_of_all():
@@ -237,18 +246,20 @@ def test_all_eigenpairs_of_transform_reconstruct_as_the_inverse_does(options):
     assert abs(found.error - direct) < 1e-9 * max(1, direct)
 
 
-def test_any_extension_is_measured_beside_nystrom_at_its_rank():
+@pytest.mark.parametrize("kernel", ["gaussian", "adaptive"])
+def test_any_extension_is_measured_beside_nystrom_at_its_rank(kernel):
     X, _ = s_curve(400, random_state=0)
     X, Z = X[:300], X[300:]
-    ridge = DiffusionMaps(4, t=2, extension=KernelRidge()).fit(X)
-    plain = DiffusionMaps(4, t=2).fit(X)
+    ridge = DiffusionMaps(4, t=2, kernel=kernel, extension=KernelRidge()).fit(X)
+    plain = DiffusionMaps(4, t=2, kernel=kernel).fit(X)
+    places = ridge.transform(Z, on_far="keep")
     found, own = quality.reconstruction_error(ridge, Z), quality.reconstruction_error(plain, Z)
     assert own.error == own.nystrom == found.nystrom
     assert found.error != found.nystrom
     assert found.every < found.error
-    given = quality.reconstruction_error(plain, Z, embedding=ridge.transform(Z))
+    given = quality.reconstruction_error(plain, Z, embedding=places)
     assert given.error == pytest.approx(found.error, rel=1e-12)
-    worse = quality.reconstruction_error(plain, Z, embedding=ridge.transform(Z)[::-1])
+    worse = quality.reconstruction_error(plain, Z, embedding=places[::-1])
     assert worse.error > 1.2 * found.error
     assert float(found) == found.error
     assert "rank 4" in str(found)
@@ -295,9 +306,39 @@ def test_the_exact_diffusion_distance_is_that_of_the_powers_of_p(t):
         np.testing.assert_allclose(some, table[pairs[:, 0], pairs[:, 1]], atol=1e-10)
 
 
-def test_new_rows_have_diffusion_distances():
+@pytest.mark.parametrize("t", [1, 3])
+def test_the_exact_diffusion_distance_in_local_units_is_that_of_the_powers_of_p(t):
+    X = cloud(0)
+    maps = DiffusionMaps(2, t=t, kernel="adaptive", n_neighbors=8).fit(X)
+    squared = cdist(X, X, "sqeuclidean")
+    nearest = np.argsort(squared, axis=1)[:, :8]
+    near = np.zeros(squared.shape, bool)
+    np.put_along_axis(near, nearest, True, axis=1)
+    unit = np.where(near, squared, 0).sum(axis=1) / 8
+    W = np.where(near, np.exp(-squared / np.add.outer(unit, unit)), 0)
+    A = (W / W.sum(axis=0)) @ W.T
+    q = A.sum(axis=1)
+    K = A / np.multiply.outer(q, q)
+    d = K.sum(axis=1)
+    power, stationary = np.linalg.matrix_power(K / d[:, None], t), d / d.sum()
+    naive = cdist(power / np.sqrt(stationary), power / np.sqrt(stationary))
+    np.testing.assert_allclose(quality.diffusion_distance(maps, X, exact=True), naive, atol=1e-10)
+    assert (quality.diffusion_distance(maps, X) <= naive + 1e-12).all()
+    every = DiffusionMaps(39, t=t, kernel="adaptive", n_neighbors=8).fit(X)
+    np.testing.assert_allclose(quality.diffusion_distance(every, X, X[:5]), naive[:, :5], atol=1e-8)
+
+
+def test_only_a_chain_between_the_anchors_has_powers():
+    X = cloud(0)
+    for model in (Roseland(2, landmarks=30), Roseland(2, landmarks=30, kernel="gaussian"), DiffusionMaps(2, t=0.5)):
+        with pytest.raises(ValueError, match="exact=True is for DiffusionMaps with a whole t >= 1"):
+            quality.diffusion_distance(model.fit(X), X, exact=True)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "adaptive"])
+def test_new_rows_have_diffusion_distances(kernel):
     X, _ = s_curve(200, random_state=0)
-    maps = DiffusionMaps(12, t=3).fit(X[:150])
+    maps = DiffusionMaps(12, t=3, kernel=kernel).fit(X[:150])
     kept, exact = (quality.diffusion_distance(maps, X[150:], X[:150], exact=e) for e in (False, True))
     assert kept.shape == (50, 150)
     np.testing.assert_allclose(kept, exact, rtol=0.1)

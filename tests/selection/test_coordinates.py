@@ -64,9 +64,23 @@ def test_of_a_rectangles_harmonics_the_two_coordinates_are_chosen(length):
     assert np.delete(found, kept).max() < 0.3
 
 
-@pytest.mark.parametrize("maps", [DiffusionMaps(7), Roseland(7, landmarks=300, random_state=0), LaplacianEigenmaps(7)])
+EVEN = datasets.rectangle(600, sides=(2.45, 1.0), grid=True)  # or eigenvalues 1 and 1.17 would mix
+
+
+@pytest.mark.parametrize(
+    "maps",
+    [
+        DiffusionMaps(7),
+        DiffusionMaps(7, kernel="gaussian"),
+        DiffusionMaps(7, kernel="variable"),
+        Roseland(7, landmarks=EVEN[::2]),
+        Roseland(7, landmarks=300, kernel="gaussian", random_state=0),
+        LaplacianEigenmaps(7),
+        LaplacianEigenmaps(7, kernel="gaussian"),
+    ],
+)
 def test_in_a_pipeline_the_second_coordinate_of_a_strip_is_found(maps):
-    x = datasets.rectangle(600, sides=(2.45, 1.0), grid=True)  # even, or eigenvalues 1 and 1.17 would mix
+    x = EVEN
     pipeline = make_pipeline(clone(maps), LocalLinearSelection(2)).fit(x)
     first, second = pipeline.transform(x).T
     assert abs(np.corrcoef(first, np.cos(np.pi * x[:, 0] / 2.45))[0, 1]) > 0.98

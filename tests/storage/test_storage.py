@@ -92,6 +92,10 @@ def test_the_way_back_and_calibrated_bands_come_back(estimator, mmap, tmp_path):
     [
         DiffusionMaps(metric="precomputed"),
         DiffusionMaps(metric="precomputed", landmarks=0.5, random_state=0),
+        DiffusionMaps(metric="precomputed", kernel="gaussian"),
+        DiffusionMaps(metric="precomputed", kernel="gaussian", landmarks=0.5, random_state=0),
+        DiffusionMaps(metric="precomputed", kernel="variable", landmarks=0.5, random_state=0),
+        LaplacianEigenmaps(metric="precomputed", laplacian="unnormalized", landmarks=0.5, random_state=0),
         ClassicalMDS(metric="precomputed"),
         Isomap(metric="precomputed", n_neighbors=8),
         Isomap(metric="precomputed", n_neighbors=8, landmarks=20, random_state=0),
@@ -285,8 +289,9 @@ def test_the_embedding_is_kept_only_if_asked(mmap, small, tmp_path):
     "estimator",
     [
         Roseland(landmarks=50, random_state=0),
+        Roseland(landmarks=50, kernel="gaussian", random_state=0),
         Roseland(landmarks=50, n_neighbors=8, random_state=0),
-        Roseland(landmarks=50, updatable=True, random_state=0),
+        Roseland(landmarks=50, updatable=True, kernel="gaussian", random_state=0),
         DiffusionMaps(landmarks=50, random_state=0),
         SpectralClustering(3, landmarks=50, random_state=0),
         PHATE(landmarks=50, random_state=0),
@@ -300,6 +305,17 @@ def test_the_size_of_a_landmark_model_does_not_depend_on_the_rows(estimator, tmp
         fitted(estimator, cloud(0, rows=rows)).save(tmp_path / "m")
         sizes.append(sum(a["bytes"] for a in storage.describe(tmp_path / "m")["arrays"].values()))
     assert sizes[0] == sizes[1] < 60_000
+
+
+def test_an_updatable_model_of_nearest_landmarks_is_no_larger_than_one_of_all_pairs_of_landmarks(tmp_path):
+    """Its sums have an entry for two landmarks that a row has in common, so their number grows up to all pairs."""
+    for rows in (1000, 4000, 16_000):
+        for k in (8, 50):
+            fitted(Roseland(landmarks=50, n_neighbors=k, updatable=True, random_state=0), cloud(0, rows=rows)).save(
+                tmp_path / "m"
+            )
+            size = sum(a["bytes"] for a in storage.describe(tmp_path / "m")["arrays"].values())
+            assert size < 60_000
 
 
 def test_safetensors_reads_the_file(small, tmp_path):

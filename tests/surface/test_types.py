@@ -33,8 +33,8 @@ class Fault(NamedTuple):
 FAULTS = {
     "a method of a row rule is renamed": Fault(
         "operators/markov.py",
-        "def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:\n        seen = ",
-        "def row(self, Z: Array, measured: Matrix | None = None) -> Rows:\n        seen = ",
+        "def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:\n        if measured is None",
+        "def row(self, Z: Array, measured: Matrix | None = None) -> Rows:\n        if measured is None",
         seen_at=(
             "operators/laplacian.py",
             "MarkovRule(geometry=geometry, kernel=kernel, measure=measure, gain=measure.copy())",

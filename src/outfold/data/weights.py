@@ -45,7 +45,7 @@ def normalize_weights(weights: Any) -> Any:
 
     Examples
     --------
-    >>> normalize_weights([0.1, 0.3, 0.0]).tolist()
+    >>> normalize_weights([1.0, 3.0, 0.0]).tolist()
     [0.5, 1.5, 0.0]
     """
     if collection(weights) is not None:

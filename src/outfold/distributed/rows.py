@@ -200,6 +200,7 @@ class DaskWeights:
     total: float  # sum of the weights after that division
     least: float  # smallest weight after that division
     able: tuple[int, ...]  # number of weights above 0 in each part
+    plain: bool  # all weights are 0 or 1
 
     @classmethod
     def of(cls, sample_weight: object, rows: DaskRows, unit: float = 1.0) -> DaskWeights:
@@ -212,7 +213,7 @@ class DaskWeights:
         if weights.shape[0] != len(rows):
             raise ValueError(f"sample_weight has {weights.shape[0]} entries for {len(rows)} rows.")
         weights = weights.rechunk((rows.values.chunks[0],))
-        finite, least, able, total = _facts(weights)
+        finite, least, able, total, plain = _facts(weights)
         if not finite.all() or least.min() < 0:
             raise ValueError(f"sample_weight must be finite and >= 0; the smallest given is {least.min():.3g}.")
         if able.sum() < 2:
@@ -226,6 +227,7 @@ class DaskWeights:
             total=total.sum() / unit,
             least=least.min() / unit,
             able=tuple(able.astype(int).tolist()),
+            plain=bool(plain.all()) and unit == 1,
         )
 
     def __repr__(self) -> str:
@@ -274,7 +276,7 @@ def _weight_facts(values: Array) -> tuple[float, ...]:
     part = np.asarray(values, dtype=float)
     finite = np.isfinite(part).all()
     least = part.min(initial=np.inf) if finite else np.nan
-    return finite, least, (part > 0).sum(), part.sum()
+    return finite, least, (part > 0).sum(), part.sum(), ((part == 0) | (part == 1)).all()
 
 
 def _rows_of_ranks(part: Array, ranks: Array, start: int) -> Array:

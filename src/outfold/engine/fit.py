@@ -26,6 +26,8 @@ from .report import Report
 
 # Most eigenpairs that n_components="auto" computes if there are more anchors than the dense solver takes.
 MOST_PAIRS = 512
+CARRIED_SHARE = 0.5  # of the variance of a coordinate: more, held by five anchors, is a warning
+CARRIED_FROM = 40  # anchors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +40,18 @@ class Recipe:
     landmarks: Landmarks
     solver: Solver
     clip_to_rank: bool = False  # keep fewer components instead of raising when the rank runs out
+    clusters: int = 1  # that are wanted: as many components, or fewer, are no concern
 
     @property
     def streams(self) -> bool:
         """Whether the rows can be read in blocks, without being in memory."""
         return self.view.streams and not isinstance(self.landmarks, AllRows)
+
+    def clip(self, anchors: int) -> Recipe:
+        """Return the recipe for this number of distinct anchors, which have one coordinate less."""
+        if not self.clip_to_rank or not isinstance(self.wanted, int):
+            return self
+        return replace(self, wanted=max(1, min(self.wanted, anchors - 1)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +68,7 @@ class Fit:
     columns: Annotated[Array | None, Axes("k"), WHOLE]  # the columns of a precomputed matrix that a row is read from
     places: Annotated[
         Array | None, Axes("n c")
-    ]  # the spectral embedding of the anchors; None: the model embeds them exactly
+    ]  # the spectral embedding of the anchors; None: all training rows have one, by their own rows
     unit_columns: bool  # coordinates have length 1 over the training rows, so they shrink as rows are added
     report: Report
     gathered: Gathered | None = None  # further results: `PassSums` if the fit can be updated, `Placement` of PHATE
@@ -80,6 +89,7 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
         check_points(anchors.points)
         if view.merges_copies:
             anchors = anchors.merge_copies()
+            recipe = recipe.clip(len(anchors.measure))
     _check_count(recipe.wanted, len(anchors.measure))
     with runner.blas():
         problem = view.build(rows, anchors, measure, _needed_pairs(recipe), runner)
@@ -106,11 +116,25 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
         embedding=embedding,
         measure=measure,
         columns=problem.columns,
-        places=None if model.scale is None else model.places[order],
+        places=_places_of_anchors(problem, model, embedding, runner),
         unit_columns=normalization.unit_columns,
         report=report,
         gathered=problem.gathered,
     )
+
+
+def _places_of_anchors(
+    problem: BuiltProblem, model: SpectralModel, embedding: Array | None, runner: Threads
+) -> Array | None:
+    """Return the spectral embedding of the anchors, ordered as in the fit; None if every row has one."""
+    if model.scale is not None:
+        return model.places[problem.order]
+    if problem.normalization.of_all_rows:
+        return None
+    anchors, columns = problem.anchors.at(problem.order), problem.columns
+    if embedding is not None and anchors.index is not None:
+        return embedding[anchors.index]
+    return model.embed(anchors.points if columns is None else anchors.points[:, columns], runner)
 
 
 def extend_model(known: Samples, extension: Extension, runner: Threads) -> SpectralModel | ExtendedModel:
@@ -163,6 +187,8 @@ def _check_count(wanted: int | str | tuple[int, ...], n: int) -> None:
 def _solve(problem: BuiltProblem, recipe: Recipe) -> tuple[BuiltProblem, Spectrum, Array]:
     """Compute the wanted eigenpairs, again if they show that the problem must be changed."""
     while True:
+        if not recipe.view.given:
+            problem = problem.with_means()
         spectrum, kept = _select(problem.operator, problem.normalization, recipe)
         if problem.revise is None:
             return problem, spectrum, kept
@@ -196,10 +222,12 @@ def _training_embedding(
     Also the largest error of ``transform`` against it, over a sample of the anchors.
     """
     X = source.array() if isinstance(source, InMemory) else None
+    anchors, columns = problem.anchors, problem.columns
     if model.scale is None:  # `row(x) @ basis` is the embedding of the anchors too
+        if X is not None and columns is not None and problem.kept is None:
+            X = X[:, columns]
         return None if X is None else model.look(X, runner, problem.kept)[0], 0.0
     spectral = model.places
-    anchors, columns = problem.anchors, problem.columns
     sample = np.linspace(0, len(spectral) - 1, min(len(spectral), 256)).astype(int)
     rows = anchors.points[sample]
     gap = float(np.abs(model.embed(rows if columns is None else rows[:, columns], runner) - spectral[sample]).max())
@@ -247,12 +275,35 @@ def report_on(
         amplification=float(max(1.0, problem.normalization.amplification(values[kept]))),
         extension_gap=gap,
     )
-    return replace(report, warnings=tuple(_concerns(report, values[kept], problem, recipe)))
+    found = _concerns(report, values[kept], problem, recipe)
+    found += few_carriers(report, problem, recipe.view, spectrum.vectors[:, kept])
+    return replace(report, warnings=tuple(found))
+
+
+def few_carriers(report: Report, problem: BuiltProblem, view: Eigenproblem, vectors: Array) -> list[str]:
+    """Return a warning if five anchors hold most of the variance of a coordinate, else nothing.
+
+    Components of the graph have a warning of their own, and of few anchors any five hold much.
+    """
+    operator = problem.operator
+    if report.components > 1 or operator.size < CARRIED_FROM:
+        return []
+    functions, mass = operator.functions(vectors), operator.measure / operator.measure.sum()
+    held = mass[:, None] * np.square(functions - mass @ functions)
+    share = np.partition(held, -5, axis=0)[-5:].sum(axis=0) / held.sum(axis=0)
+    if not (share > CARRIED_SHARE).any():
+        return []
+    first = int(np.argmax(share > CARRIED_SHARE))
+    return [
+        f"Coordinate {first + 1} shows outliers: 5 of {operator.size} samples hold {share[first]:.0%} of its variance. "
+        f"{view.against_outliers}, scale the features, or drop the outliers (outfold.selection.RemoveOutliers)."
+    ]
 
 
 def _concerns(report: Report, values: Array, problem: BuiltProblem, recipe: Recipe) -> list[str]:
     """Return the warnings about this fit."""
-    found = [*problem.notes, *recipe.view.concerns(report, values, problem)]
+    as_wanted = replace(report, components=1) if report.components <= recipe.clusters else report
+    found = [*problem.notes, *recipe.view.concerns(as_wanted, values, problem)]
     if report.residual > 1e-2:
         found.append(
             f"The solver ({report.solver}) left a residual of {report.residual:.1e} of an eigenvalue's distance to "

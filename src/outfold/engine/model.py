@@ -10,7 +10,7 @@ import numpy as np
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array, Axes
 from ..extensions.samples import FittedExtension, RowModel
-from ..operators.operator import RowRule
+from ..operators.operator import MarkovChain, RowRule
 from ..operators.problem import NeighborLists
 from ..trust import Reference, Trust
 
@@ -60,6 +60,14 @@ class SpectralModel(RowModel):
 
         runner.each(fill, blocks, "embedding")
         return embedding, self.reference.judge(log_mass)
+
+    def markov_chain(self) -> MarkovChain | None:
+        """Return the Markov chain between the anchors that has the coordinates as eigenfunctions; None: there is none.
+
+        Rows to landmarks from which no way leads back are not a chain: those of Roseland.
+        """
+        chain = self.rule.markov_chain()
+        return None if chain is None or (self.scale is None and chain.back is None) else chain
 
     @property
     def places(self) -> Array:

@@ -110,7 +110,7 @@ def plan(
     >>> from outfold import Roseland, plan
     >>> found = plan((4_000_000, 3), Roseland(10, landmarks=400_000, memory="8GB"))
     >>> found.edges, found.fits
-    ('auto: 32 nearest landmarks', True)
+    ('auto: 15 nearest landmarks', True)
     """
     if isinstance(method, type):
         method = method()

@@ -53,6 +53,7 @@ EXTRA = 6  # eigenpairs computed beyond the wanted ones, in case an old coordina
 MIXING_GAP = 0.25  # eigenvalues this close, relative to their distance from 0 and 1, may mix
 SAME = 0.1  # an unwanted eigenvalue this close to a wanted one may have changed order with it
 STREAMED_ROWS = 1 << 17  # rows read in one block
+MOST_OUTSIDE = 0.05  # share of new rows outside the data of the fit: more of them are a warning if landmarks stay
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +134,8 @@ def update(
         sums = _repeat_sums if exact else _continue_sums
         assert isinstance(recipe.view, LandmarkDiffusion)
         problem = sums(recipe.view, old, rows[-1], measure, anchors, runner)
-        problem = replace(problem, operator=_with_guess(problem.operator, old.model.rule, past.start, points))
+        operator = _with_guess(problem.operator, old.model.rule, past.start, points)
+        problem = replace(problem, operator=operator, notes=_rows_without_landmarks(old, new, runner))
         found, start = _solve(recipe, problem, old, new)
     drift = replace(_drift(past, found, runner), rows=len(new), landmarks=len(points), exact=exact)
     found = replace(found, report=replace(found.report, n_samples=sums_of(found).rows, drift=drift))
@@ -178,6 +180,20 @@ def _new_landmarks(old: Fit, rows: Source, measure: Array, runner: Threads) -> t
     which, points, mass_of = which[able], points[able], mass_of[able]
     picked = _farthest(points, mass_of, rule, np.exp(typical - 1), count)
     return points[picked], which[picked]
+
+
+def _rows_without_landmarks(old: Fit, rows: Source, runner: Threads) -> tuple[str, ...]:
+    """Return a warning if many new rows are outside the data and the geometry cannot have more landmarks."""
+    if not isinstance(rule_of(old).geometry, NearestAnchors):
+        return ()
+    outside = sum(int(old.model.evidence(points, runner).flag.sum()) for _, points in rows.blocks(STREAMED_ROWS))
+    if outside <= MOST_OUTSIDE * len(rows):
+        return ()
+    return (
+        f"{outside} of {len(rows)} new rows lie outside the data of the fit, where there are no landmarks. A kernel in "
+        "local units keeps its landmarks, so the coordinates of these rows are extrapolated. Fit again with old and "
+        "new rows, or fit kernel='gaussian', whose updates add landmarks.",
+    )
 
 
 def _farthest(points: Array, mass: Array, rule: MarkovRule, enough: float, most: int) -> Array:

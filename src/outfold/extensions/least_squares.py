@@ -86,6 +86,11 @@ class JointModel(FittedExtension):
 
     def __post_init__(self) -> None:
         geometry = self.rule.geometry
+        if not isinstance(geometry, DenseGraph | SparseGraph):
+            raise ValueError(
+                "Joint degrees are sums of a kernel between the rows of a batch, and a kernel in local units goes "
+                "through the anchors. Pass kernel='gaussian', or degrees='training'."
+            )
         if isinstance(geometry, DenseGraph) and isinstance(geometry.distances, Given):
             raise ValueError(
                 "Joint degrees need the kernel between the rows of a batch, and precomputed rows tell of the anchors "

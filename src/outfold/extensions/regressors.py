@@ -63,7 +63,7 @@ class Barycentric(Extension):
         check_complete(known, "barycentric")
         search = neighbors.build(Metric().fit(known.points), "auto")
         k = min(self.n_neighbors, len(known.points))
-        return BarycentricModel(BarycentricRule(search, k, self.reg, Nearness(1.0)), known.values)
+        return BarycentricModel(BarycentricRule(search=search, k=k, reg=self.reg, nearness=Nearness(1.0)), known.values)
 
 
 @dataclass(frozen=True)

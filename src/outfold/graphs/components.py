@@ -6,7 +6,7 @@ floating point, and keeping them would leave the eigenvectors of eigenvalue 1 to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -24,6 +24,7 @@ class Components:
 
     labels: Array  # (n,)
     masses: Array  # (count,), summing to 1
+    means: Array | None = None  # (count, features): where each component lies; None: not known
 
     @property
     def count(self) -> int:
@@ -41,10 +42,28 @@ class Components:
     def contrasts(self, most: int) -> Array:
         """Return the constant and the first contrasts, orthonormal in the measure: (n, min(most, count)).
 
+        If the means are known, the contrasts are their principal components: two coordinates show the components where
+        they lie. Other contrasts are those of :meth:`_one_by_one`.
+        """
+        values = self._one_by_one(min(most, self.count))
+        if self.means is not None and values.shape[1] > 2:
+            root = np.sqrt(self.masses)[:, None]
+            left, size, _ = np.linalg.svd(root * (self.means - self.masses @ self.means), full_matrices=False)
+            basis = np.hstack([root, left[:, size > 1e-6 * size.max()]])[:, : values.shape[1]]
+            for column in (root * values[:, 1:]).T:
+                rest = column - basis @ (basis.T @ column)
+                if basis.shape[1] < values.shape[1] and np.linalg.norm(rest) > 1e-6:
+                    rest -= basis @ (basis.T @ rest)  # again: the first difference may be mostly rounding
+                    basis = np.column_stack([basis, rest / np.linalg.norm(rest)])
+            values = basis / root
+        return values[self.labels]
+
+    def _one_by_one(self, width: int) -> Array:
+        """Return ``width`` functions of the components, (count, width).
+
         Gram-Schmidt on the indicators in order of mass: contrast k is zero on the heavier components, one
         value on component k and another on all lighter ones.
         """
-        width = min(most, self.count)
         values = np.zeros((self.count, width))
         values[:, 0] = 1.0
         rest = np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
@@ -52,7 +71,15 @@ class Components:
             mass, here, after = self.masses[k - 1], rest[k - 1], rest[k]
             values[k - 1, k] = np.sqrt(after / (mass * here))
             values[k:, k] = -np.sqrt(mass / (here * after))
-        return values[self.labels]
+        return values
+
+    def at(self, points: Array, measure: Array) -> Components:
+        """Return the components with their means; as they are if a feature is missing somewhere."""
+        if self.count < 3 or not np.isfinite(points).all():  # of two components there is one contrast
+            return self
+        held = np.bincount(self.labels, weights=measure)
+        sums = csr_array((measure, (self.labels, np.arange(len(points)))), shape=(self.count, len(points))) @ points
+        return replace(self, means=sums / held[:, None])
 
 
 def find(links: Array | csr_array, measure: Array) -> Components:

@@ -1,7 +1,8 @@
 """The geometry in which every point keeps its own nearest anchors: the rule of a row needs nothing of other rows.
 
 A point x keeps the ``k`` nearest anchors. Copies of a row are one anchor, and an anchor counts as one neighbour, or as
-its weight if that is below 1; the last neighbour counts in part if the count would pass ``k``. The local scale is
+its weight if that is below 1; the last neighbour counts in part if the count would pass ``k``, which may be a fraction.
+The kernel is multiplied by the count of an entry, so an anchor whose weight vanishes is absent. The local scale is
 
     r(x)^2 = mean squared distance to the ``k`` nearest anchors, x itself included if it is one
 
@@ -11,11 +12,12 @@ r is small; the product would leave it alone. All of it is a function of distanc
 it, and it is exact for any index that answers the same question in the same way.
 
 Support must fall with the distance from the data, which d / r(x) does not. It is the mass in units of the anchors:
-sum_j exp(-d^2 / (2 r_j^2)).
+sum_j c_j exp(-d^2 / (2 r_j^2)), c_j the count of an anchor.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
@@ -23,7 +25,7 @@ from typing import Annotated
 import numpy as np
 from scipy.sparse import csr_array
 
-from .._loops import selection
+from .._loops import csr, selection
 from .._runtime.threads import Threads
 from .._runtime.typing import POSITIVE, Array, Axes, Interval
 from ..distances import LARGEST_ENTRY, SearchedDistances, clip_entries
@@ -36,10 +38,10 @@ from .protocols import Geometry
 
 @dataclass(frozen=True)
 class Shared:
-    """The nearest anchors of some rows: lists, the share of each entry, and the local scale r(x) of each row."""
+    """The nearest anchors of some rows: lists, the count of each entry, and the local scale r(x) of each row."""
 
     lists: Lists
-    shares: Array | None  # None: all are 1
+    shares: Array | None  # how much of a neighbour each entry is; None: all are 1
     unit: Array
 
 
@@ -49,28 +51,29 @@ class NearestAnchors(Geometry):
 
     search: Annotated[Search, Axes("n d")]
     counted: Annotated[Array, Axes("n"), POSITIVE]  # how much of a neighbour each anchor is: min(weight, 1)
-    k: Annotated[int, Interval(1)]
-    local: Annotated[int, Interval(1)]  # neighbours of which r is the root mean square distance, at most ``k``
+    k: Annotated[float, Interval(1)]
+    local: Annotated[float, Interval(1)]  # neighbours of which r is the root mean square distance, at most ``k``
     unit: Annotated[Array, Axes("n"), POSITIVE]  # r of the anchors
     floor: float  # least r
-    epsilon: float = 1.0  # of the kernel: an entry that counts in part, s, is longer by -2 epsilon log s
+    epsilon: float = 1.0  # of the kernel: an entry that counts c < 1 is longer by -2 epsilon log c
     # CSR: edges that join components, with the cap of their squared length.
     bridges: Annotated[csr_array | None, Axes("n n")] = None
 
     @classmethod
     def fit(
-        cls, search: Search, measure: Array, k: int, local: int, epsilon: float, runner: Threads
-    ) -> tuple[NearestAnchors, csr_array, Reference]:
-        """Return the geometry of the anchors, the values among them as ``cross`` returns them, and their support."""
+        cls, search: Search, measure: Array, k: float, local: float, epsilon: float, runner: Threads
+    ) -> tuple[NearestAnchors, Shared, Reference]:
+        """Return the geometry of the anchors, the anchors that each of them keeps, and their support."""
         counted = np.minimum(measure, 1.0)
         none = np.ones(len(counted))
         graph = cls(search=search, counted=counted, k=k, local=local, unit=none, floor=0.0, epsilon=epsilon)
-        shared = graph.shared(search.distances.anchors, runner)
-        floor = unit_floor(shared.unit)
-        graph = replace(graph, unit=np.maximum(shared.unit, floor), floor=floor)
+        shared = graph.select(search.distances.anchors, runner)
+        floor = unit_floor(shared.unit, counted)
+        shared = replace(shared, unit=np.maximum(shared.unit, floor))
+        graph = replace(graph, unit=shared.unit, floor=floor)
         lonely, whole = (graph.log_mass(shared.lists, without) for without in (True, False))
         reference = Reference.of(np.maximum(lonely, LOG_FLOOR), whole, measure)
-        return graph, graph.measured(replace(shared, unit=graph.unit)), reference
+        return graph, shared, reference
 
     @property
     def distances(self) -> SearchedDistances:
@@ -94,16 +97,16 @@ class NearestAnchors(Geometry):
 
     def lists(self, Z: Array, runner: Threads) -> Lists:
         """Return the anchors that each row keeps, with their squared distances, nearest first."""
-        return self.shared(Z, runner).lists
+        return self.select(Z, runner).lists
 
-    def shared(self, Z: Array, runner: Threads) -> Shared:
+    def select(self, Z: Array, runner: Threads) -> Shared:
         """Return the anchors that each row keeps, and its local scale."""
         return self.share(self._enough(clip_entries(Z), runner))
 
     def _enough(self, Z: Array, runner: Threads) -> Lists:
         """Return at least the nearest anchors of each row that count as ``k`` together, nearest first."""
         n = len(self.counted)
-        count = min(n, self.k)
+        count = min(n, math.ceil(self.k))
         lists = self.search.closest(Z, count, runner)
         if self._whole:
             return lists
@@ -121,6 +124,8 @@ class NearestAnchors(Geometry):
             selection.share_nearest(*options, float(self.local), shares, kept, moments)
             unit = np.sqrt(moments)
         selection.share_nearest(*options, float(self.k), shares, kept, moments)
+        if not self._whole:
+            shares *= self.counted[lists.index]
         if self.local >= self.k:
             unit = np.sqrt(moments)
         counts = np.diff(lists.ptr)
@@ -129,11 +134,9 @@ class NearestAnchors(Geometry):
             shares, lists = shares[nearest], lists.select(nearest)
         return Shared(lists, None if (shares == 1).all() else shares, np.maximum(unit, self.floor))
 
-    def measured(self, shared: Shared) -> csr_array:
+    def scale(self, shared: Shared) -> csr_array:
         """Return the squared distances in local units, longer where an entry counts in part, as CSR."""
-        lists = shared.lists
-        own, theirs = np.square(shared.unit), np.square(self.unit)
-        values = 2 * lists.squared / (own[lists.rows()] + theirs[lists.index])
+        lists, values = shared.lists, self._in_local_units(shared)
         if shared.shares is not None:
             values -= 2 * self.epsilon * np.log(shared.shares)
         index, ptr = lists.index, lists.ptr
@@ -142,9 +145,27 @@ class NearestAnchors(Geometry):
         out = csr_array((values, index, ptr), shape=(len(ptr) - 1, len(self.anchors)))
         return out if self.bridges is None else add_bridges(out, lists, self.bridges)
 
+    def _in_local_units(self, shared: Shared) -> Array:
+        """Return the squared distances of the entries in local units."""
+        lists = shared.lists
+        own, theirs = np.square(shared.unit), np.square(self.unit)
+        values: Array = 2 * lists.squared / (own[lists.rows()] + theirs[lists.index])
+        return values
+
+    def farthest(self, shared: Shared) -> Array:
+        """Return the largest squared distance of each row in local units: the mean over its last neighbour's count."""
+        lists, values = shared.lists, self._in_local_units(shared)
+        order = np.lexsort((values, lists.rows()))
+        shares = np.ones(len(values)) if shared.shares is None else shared.shares[order]
+        out, entries = np.empty(len(lists.ptr) - 1), np.arange(len(values))
+        csr.mean_at_rank(lists.ptr, entries, values[order], shares, float(self.k), out, 0, len(out))
+        return out
+
     def log_mass(self, lists: Lists, without_self: bool = False) -> Array:
         """Return the log of the mass of each row in units of the anchors; -inf if it has no entry."""
         logs = -0.5 * lists.squared / np.square(self.unit)[lists.index]
+        if not self._whole:
+            logs += np.log(self.counted[lists.index])
         if without_self:  # the rows are the anchors
             logs[lists.rows() == lists.index] = -np.inf
         largest = np.maximum.reduceat(logs, lists.ptr[:-1])
@@ -154,8 +175,8 @@ class NearestAnchors(Geometry):
 
     def look(self, Z: Array) -> tuple[csr_array, Array, Array]:
         """Return the values of ``cross``, the local scale of each row, and its log mass."""
-        shared = self.shared(Z, Threads(1))
-        out, beyond = self.measured(shared), np.abs(Z).max(axis=1) > LARGEST_ENTRY
+        shared = self.select(Z, Threads(1))
+        out, beyond = self.scale(shared), np.abs(Z).max(axis=1) > LARGEST_ENTRY
         if beyond.any():  # rows whose squares overflow have no edges
             keep = ~np.repeat(beyond, np.diff(out.indptr))
             ptr = np.append(0, np.cumsum(np.where(beyond, 0, np.diff(out.indptr))))

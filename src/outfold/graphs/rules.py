@@ -11,6 +11,7 @@ from .. import neighbors
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Interval
 from ..bandwidths import PairStatistics
+from ..data.weights import at_whole_numbers
 from ..distances import Distances, PointMetric
 from ..neighbors import Lists
 from ..neighbors.faiss import NeighborsTransformer
@@ -241,15 +242,16 @@ class Threshold(_SparseRule):
 
 @dataclass(frozen=True)
 class DenseOrNearest(_Rule):
-    """``AllPairs`` up to ``dense_up_to`` anchors, ``Union(32)`` beyond."""
+    """``AllPairs`` up to ``dense_up_to`` anchors, ``Union(k)`` beyond."""
 
     local: Annotated[int | None, Interval(1)] = None
     dense_up_to: int = 3000
-    words = "all pairs up to {0.dense_up_to} points, union of 32 nearest beyond"
+    k: Annotated[int, Interval(2)] = 32
+    words = "all pairs up to {0.dense_up_to} points, union of {0.k} nearest beyond"
     advice = "Raise n_neighbors or epsilon"
 
     def choose(self, n: int) -> AllPairs | Union:
-        return AllPairs(self.local) if n <= self.dense_up_to else Union(local=self.local)
+        return AllPairs(self.local) if n <= self.dense_up_to else Union(self.k, local=self.local)
 
     def statistics(self, metric: PointMetric, points: Array, measure: Array, runner: Threads) -> PairStatistics:
         return self.choose(len(points)).statistics(metric, points, measure, runner)
@@ -260,9 +262,10 @@ class DenseOrNearest(_Rule):
 
 def check_k(edges: EdgeRule, counts: Array) -> None:
     """Raise ValueError if k is not smaller than the number of anchors, counted as neighbours."""
-    if edges.neighbors >= counts.sum():
+    n = at_whole_numbers(float, float(counts.sum()))
+    if edges.neighbors >= n:
         raise ValueError(
-            f"n_neighbors={edges.neighbors} must be smaller than the number of anchors, n = {counts.sum():g} (equal "
+            f"n_neighbors={edges.neighbors} must be smaller than the number of anchors, n = {n:g} (equal "
             "rows count once, weights below 1 as their fraction). Lower it, or pass n_neighbors=None to keep every "
             "pair."
         )

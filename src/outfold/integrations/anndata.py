@@ -10,6 +10,7 @@ import numpy as np
 from .._runtime.memory import check_fits
 from .._runtime.typing import Array
 from ..data.tables import join_names
+from ..methods import DiffusionMaps, Roseland
 from ..methods.base import SpectralEstimator
 
 _TRIVIAL = {"DiffusionMaps": 1.0, "Roseland": 1.0, "LaplacianEigenmaps": 0.0}  # eigenvalue of the constant eigenvector
@@ -69,10 +70,7 @@ def embed(
     """
     if copy:
         adata = adata.copy()
-    if method is None:
-        from ..methods import DiffusionMaps
-
-        method = DiffusionMaps(15)
+    method = DiffusionMaps(15) if method is None else method
     if trivial and type(method).__name__ not in _TRIVIAL:
         raise ValueError(
             f"{type(method).__name__} has no constant eigenvector: trivial=True is for {join_names([*_TRIVIAL])}."
@@ -80,7 +78,7 @@ def embed(
     if obsp is None:
         places = method.fit_transform(_features(adata, use_rep))
     else:
-        if "kernel" not in method.get_params():
+        if "kernel" not in method.get_params() or isinstance(method, Roseland):
             raise ValueError(f"{type(method).__name__} takes no affinities: pass use_rep, or DiffusionMaps.")
         places = method.set_params(kernel="precomputed").fit_transform(_affinities(adata, obsp))
     how = {"use_rep": use_rep} if obsp is None else {"obsp": obsp}

@@ -16,6 +16,7 @@ from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Weights
 from ..data.sources import InMemory
 from ..data.weights import sample_measure
+from ..engine.fit import check_points
 from ..engine.inverse import InverseModel
 from ..engine.model import ExtendedModel, SpectralModel
 from ..extensions.samples import Samples
@@ -112,6 +113,7 @@ class DiffusionNet(NetworkEstimator):
         runner = self._runner()
         rows, measure = own(X), sample_measure(sample_weight, len(X))
         points, mass = _merge_copies(rows, measure)
+        check_points(points)
         method._fit(points, mass)  # `fit` raises its warnings from the report
         self.spectral_ = method
         targets = np.asarray(self.spectral_.embedding_, dtype=float)

@@ -65,7 +65,13 @@ class Isomap(SpectralMethod):
             _edge_rule(self.n_neighbors),
             Centring(bool(self.signed)),
         )
-        return Geodesic(metric, edges, centring, self.components, fewer=isinstance(self.n_neighbors, str))
+        return Geodesic(
+            metric=metric,
+            edges=edges,
+            normalization=centring,
+            components=self.components,
+            fewer=isinstance(self.n_neighbors, str),
+        )
 
 
 def _edge_rule(value: int | Literal["auto"] | SparseRule) -> graphs.Union | graphs.Ball:

@@ -178,16 +178,20 @@ def edge_rule(n_neighbors: Neighbors, threshold: float | None, kernel: str, loca
     if isinstance(n_neighbors, SparseRule):
         check_rule(n_neighbors)
         if local is None:
-            refuse_local_unit(n_neighbors, "kernel='adaptive', 'self_tuning' or 'continuous_knn'")
+            refuse_local_unit(n_neighbors, "kernel='self_tuning' or 'continuous_knn'")
         return replace(n_neighbors, local=local if n_neighbors.local is None else n_neighbors.local)
     if isinstance(n_neighbors, str):
         one_of("n_neighbors", n_neighbors, ("auto",))
     k = None if n_neighbors is None or isinstance(n_neighbors, str) else count("n_neighbors", n_neighbors, low=2)
     if kernel == "continuous_knn":
         return graphs.Ball("auto", local=local if k is None else k)
-    if k is not None or kernel == "self_tuning":  # over all pairs every row of many features would look alike
-        return graphs.Union(SELF_TUNING_NEIGHBORS if k is None else k, local=local)
-    return graphs.AllPairs(local) if n_neighbors is None else rules.DenseOrNearest(local)
+    if k is not None:
+        return graphs.Union(k, local=local)
+    if n_neighbors is None:
+        return graphs.AllPairs(local)
+    if kernel == "self_tuning":  # over all pairs every row of many features would look alike
+        return rules.DenseOrNearest(local, dense_up_to=SELF_TUNING_NEIGHBORS, k=SELF_TUNING_NEIGHBORS)
+    return rules.DenseOrNearest(local)
 
 
 def refuse_local_unit(rule: SparseRule, where: str) -> None:

@@ -23,12 +23,13 @@ from ..graphs.protocols import EdgeRule
 from ..graphs.rules import DenseOrNearest
 from ..kernels import Gaussian
 from ..operators.landmark_diffusion import LandmarkDiffusion, LandmarkMarkov
-from ..operators.neighbor_walk import NEIGHBORS
+from ..operators.neighbor_walk import WIDTH
 from . import parameters
 from .declaration import After, estimator
 from .parameters import Epsilon, LandmarkChoice, MetricChoice, Neighbors
 from .spectral_base import SpectralMethod
 
+AUTO_LANDMARK_NEIGHBORS = 15  # nearest landmarks of a row, for the adaptive kernel
 DENSE_LANDMARKS = 1000  # up to this many, a row uses all landmarks; beyond, the 32 nearest are as exact and far cheaper
 
 
@@ -49,7 +50,7 @@ class Roseland(SpectralMethod):
         How many rows, which fraction of them, or the points themselves. "auto": 4 sqrt(n), at least 500.
     epsilon : float, rule name or rule
         Gaussian kernel: w = exp(-d^2 / (2 epsilon)); rules use the distances between landmarks. Adaptive kernel: the
-        width in local units, 1 by default.
+        width in local units, 1/2 by default.
     kernel : "auto", "adaptive" or "gaussian"
         "auto": "gaussian" if ``epsilon`` is given, or ``n_neighbors=None``; else "adaptive". "adaptive":
         w = exp(-d^2 / (epsilon (r(x)^2 + r_k^2))), r the root mean square distance to the nearest landmarks: diffusion
@@ -117,10 +118,10 @@ class Roseland(SpectralMethod):
 
     def _in_local_units(self, metric: Metric) -> LandmarkDiffusion:
         """Return the eigenproblem with the adaptive kernel."""
-        rule = parameters.bandwidth(self.epsilon, auto=bandwidths.Fixed(1.0))
+        rule = parameters.bandwidth(self.epsilon, auto=bandwidths.Fixed(WIDTH))
         if not isinstance(rule, bandwidths.Fixed) or not math.isfinite(rule.epsilon):
             raise ValueError(
-                f"kernel='adaptive' measures in local units, so epsilon={self.epsilon!r} must be 'auto' (1) or a "
+                f"kernel='adaptive' measures in local units, so epsilon={self.epsilon!r} must be 'auto' ({WIDTH}) or a "
                 "number near 1."
             )
         if self.n_neighbors is None:
@@ -129,7 +130,7 @@ class Roseland(SpectralMethod):
                 "'auto'. For all landmarks pass kernel='gaussian'."
             )
         chosen = isinstance(self.n_neighbors, str)
-        edges = parameters.edge_rule(NEIGHBORS if chosen else self.n_neighbors, None, "gaussian", None)
+        edges = parameters.edge_rule(AUTO_LANDMARK_NEIGHBORS if chosen else self.n_neighbors, None, "gaussian", None)
         if chosen:
             parameters.one_of("n_neighbors", str(self.n_neighbors), ("auto",))
         return replace(self._landmark_diffusion(metric, edges, rule), local=True, chosen=chosen)

@@ -20,7 +20,7 @@ from ..operators.gaussian_pairs import GaussianPairs
 from ..operators.laplacian import Unnormalized
 from ..operators.low_rank import LowRankDiffusion
 from ..operators.markov import GraphNormalization, Markov
-from ..operators.neighbor_walk import NeighborWalk
+from ..operators.neighbor_walk import WIDTH, NeighborWalk
 from ..operators.problem import Eigenproblem
 from ..operators.variable_rates import Generator
 from . import parameters
@@ -121,7 +121,7 @@ class AffinityMethod(SpectralMethod):
     ----------
     epsilon : float, rule name or rule
         Gaussian kernel: w = exp(-d^2 / (2 epsilon)). Names of rules: "auto", "median", "neighbor", "percentile",
-        "slope". Adaptive and variable kernels: the width in local units, 1 by default.
+        "slope". Adaptive and variable kernels: the width in local units, 1/2 and 1 by default.
     kernel : "auto", "adaptive", "variable", "gaussian", "self_tuning", "continuous_knn", "precomputed" or callable
         "auto": "gaussian" if ``epsilon`` is given, or ``threshold``, or a rule other than a number of neighbours, or
         ``solver=LowRank()``, or ``extension="least_squares"``; else "adaptive". "adaptive":
@@ -133,7 +133,7 @@ class AffinityMethod(SpectralMethod):
         edges with d^2 <= delta^2 rho(x) rho_j, all of weight 1 (``n_neighbors=Ball(delta)`` sets delta, an int
         the neighbour rho is measured to); "precomputed": X holds affinities; a callable k(x, y) returns one.
     n_neighbors : None, int, "auto" or a rule of :mod:`outfold.graphs`
-        Which pairs the kernel keeps. Adaptive and variable: the k nearest of each point; "auto" is 15, or more for
+        Which pairs the kernel keeps. Adaptive and variable: the k nearest of each point; "auto" is 20, or more for
         "variable", at any n. Gaussian: all (None); x and y if either is among the other's k nearest, counting itself
         (int); or "auto", which is all pairs at any n: as a table up to 5000 anchors; beyond, without pairs whose weight
         cannot matter or by a kernel of low rank, as ``report_.edges`` says; or refused with the numbers; or a rule,
@@ -240,13 +240,12 @@ class AffinityMethod(SpectralMethod):
 
     def _local_width(self) -> float:
         """Return epsilon of a kernel in local units."""
-        if isinstance(self.epsilon, str) and self.epsilon == "auto":
-            return 1.0
-        rule = parameters.bandwidth(self.epsilon, auto=bandwidths.Fixed(1.0))
+        auto = 1.0 if self._resolved_kernel() == "variable" else WIDTH
+        rule = parameters.bandwidth(self.epsilon, auto=bandwidths.Fixed(auto))
         if not isinstance(rule, bandwidths.Fixed) or not math.isfinite(rule.epsilon):
             raise ValueError(
-                f"kernel={self.kernel!r} measures in local units, so epsilon={self.epsilon!r} must be 'auto' (1) or a "
-                "number near 1."
+                f"kernel={self.kernel!r} measures in local units, so epsilon={self.epsilon!r} must be 'auto' "
+                f"({auto:g}) or a number near 1."
             )
         return float(rule.epsilon)
 

@@ -53,7 +53,7 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
     _stored: ClassVar[dict[str, str]] = {"cluster_centers_": "clusters", "labels_": "[r]; optional; whole; rows"}
 
     def _recipe(self) -> Recipe:
-        return replace(super()._recipe(), clip_to_rank=True)
+        return replace(super()._recipe(), clip_to_rank=True, clusters=int(self.n_clusters))
 
     def _component_choice(self) -> int:
         return max(1, int(self.n_clusters) - 1)

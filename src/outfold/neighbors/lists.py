@@ -23,6 +23,12 @@ class Lists:
     def rows(self) -> Array:
         return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
 
+    def of_rows(self, rows: slice) -> Lists:
+        """Return the lists of some rows; their entries are views."""
+        ptr = self.ptr[rows.start : rows.stop + 1]
+        entries = slice(ptr[0], ptr[-1])
+        return Lists(ptr - ptr[0], self.index[entries], self.squared[entries])
+
     def select(self, keep: Array) -> Lists:
         """Return the lists with only the entries where ``keep`` is True."""
         counts = np.add.reduceat(np.append(keep, False), self.ptr[:-1]) * (np.diff(self.ptr) > 0)

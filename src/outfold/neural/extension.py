@@ -16,7 +16,7 @@ from ..distances import Metric
 from ..engine.model import SpectralModel
 from ..extensions import Extension
 from ..extensions.samples import RowModel, Samples, check_complete
-from ..operators.markov import MarkovRule
+from ..operators.operator import MarkovChain
 from . import training as trainer
 from .network import ACTIVATIONS, Network, Standardization
 
@@ -84,7 +84,8 @@ class Net(Extension):
         trainer.library()
         check_complete(known, "net")
         model = known.model if self.eigen_penalty > 0 else None
-        anchors = known.points[:0] if model is None else np.asarray(_markov_rule(model)[0].geometry.anchors)
+        chain = None if model is None else _markov_chain(model)
+        anchors = known.points[:0] if chain is None else np.asarray(chain.anchors)
         points, member = np.unique(np.vstack([known.points, anchors]), axis=0, return_inverse=True)
         member = member.ravel()
         n = len(known.points)
@@ -94,8 +95,8 @@ class Net(Extension):
         target = Standardization.of(known.values, known.measure, common=known.model is None)
         plan = self.plan(n)
         eigen = None
-        if model is not None:
-            eigen = self._eigen(model, member[n:], target, values)
+        if model is not None and chain is not None:
+            eigen = self._eigen(model, chain, member[n:], target, values)
         rng = np.random.default_rng(self.random_state)
         labelled = np.flatnonzero(measure)
         held = split_held_out(labelled, self.training.validation, rng)
@@ -129,13 +130,19 @@ class Net(Extension):
             device=self.device,
         )
 
-    def _eigen(self, model: RowModel, rows: Array, target: Standardization, values: Array) -> trainer.Eigen:
-        rule, scale = _markov_rule(model)
-        P = _markov(rule)
+    def _eigen(
+        self, model: RowModel, chain: MarkovChain, rows: Array, target: Standardization, values: Array
+    ) -> trainer.Eigen:
+        P = markov_matrix(chain)
         order = np.asarray(cKDTree(values[rows], balanced_tree=False).indices)
-        origin = target.mean / target.spread
         return trainer.Eigen(
-            penalty=self.eigen_penalty, P=P, values=scale, rows=rows, measure=rule.measure, origin=origin, order=order
+            penalty=self.eigen_penalty,
+            P=P,
+            values=_eigenvalues(P, model.embed(chain.anchors, Threads()), chain.measure),
+            rows=rows,
+            measure=chain.measure,
+            origin=target.mean / target.spread,
+            order=order,
         )
 
 
@@ -163,20 +170,21 @@ def split_held_out(rows: Array, share: float, rng: np.random.Generator) -> Array
     return np.sort(rng.permutation(rows)[:count]) if count >= FEWEST_HELD else rows[:0]
 
 
-def _markov_rule(model: RowModel) -> tuple[MarkovRule, Array]:
-    """Return the Markov rule of a spectral model and its eigenvalues; raise ValueError if it has none."""
-    if not isinstance(model, SpectralModel) or not isinstance(model.rule, MarkovRule) or model.scale is None:
+def _markov_chain(model: RowModel) -> MarkovChain:
+    """Return the Markov chain of a spectral model; raise ValueError if it has none."""
+    found = model.markov_chain() if isinstance(model, SpectralModel) else None
+    if found is None:
         raise ValueError(
             "eigen_penalty > 0 asks for outputs that are eigenvectors of a Markov matrix between the points, and this "
-            "method has none: take DiffusionMaps (coordinates='diffusion') or LaplacianEigenmaps (random walk), or "
-            "eigen_penalty=0."
+            "method has none: take DiffusionMaps (coordinates='diffusion') or LaplacianEigenmaps (random walk), with "
+            "another kernel than 'variable', or eigen_penalty=0."
         )
-    return model.rule, model.scale
+    return found
 
 
-def _markov(rule: MarkovRule) -> csr_array:
+def markov_matrix(chain: MarkovChain) -> csr_array:
     """Return P between the anchors as a sparse matrix; dense rows lose entries below NEGLIGIBLE."""
-    anchors = rule.geometry.anchors
+    anchors, rule = chain.anchors, chain.rule
     parts: list[csr_array] = []
     entries = 0
     for block in row_blocks(len(anchors), rule.row_entries):
@@ -184,11 +192,19 @@ def _markov(rule: MarkovRule) -> csr_array:
         weights: csr_array = rows.weights  # dense or CSR
         weights = weights if rows.divisor is None else weights / rows.divisor
         part = csr_array(weights) if issparse(weights) else csr_array(np.where(weights >= NEGLIGIBLE, weights, 0.0))
+        part = part if chain.back is None else csr_array(part @ chain.back)
         entries += part.nnz
         if entries > MOST_ENTRIES:
             raise MemoryError(
                 f"The Markov matrix between {len(anchors)} points has more than {MOST_ENTRIES} entries, too many for "
-                "eigen_penalty > 0. Give the method n_neighbors=32, or landmarks."
+                "eigen_penalty > 0. Give the method n_neighbors=10, or landmarks."
             )
         parts.append(part)
     return csr_array(vstack(parts, format="csr"))
+
+
+def _eigenvalues(P: csr_array, functions: Array, measure: Array) -> Array:
+    """Return the eigenvalues of eigenfunctions of P."""
+    size = np.maximum(measure @ np.square(functions), np.finfo(float).tiny)
+    values: Array = measure @ (functions * (P @ functions)) / size
+    return values

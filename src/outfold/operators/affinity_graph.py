@@ -64,6 +64,10 @@ class Affinities(Eigenproblem):
     def alone(self, epsilon: float) -> Affinities:
         return replace(self, kernel=self.kernel.at(epsilon))
 
+    @property
+    def against_outliers(self) -> str:
+        return "Leave epsilon out and pass kernel='adaptive'"
+
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""
         if isinstance(self.edges, DenseOrNearest):

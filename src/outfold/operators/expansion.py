@@ -6,6 +6,7 @@ measure of the anchors, f are orthonormal in m, and on the anchors the sum over 
     diffusion maps, Laplacian eigenmaps   a(x, y) = w(x, y) / (D(x) D(y)),  D = q^alpha sqrt(delta), over the anchors
     Roseland                              sqrt(d(x) d(y)) / sum d  sum_k p(x, k) p(y, k) / pi_k, k the landmarks
     low rank                              w(x, .) A^-1 w(., y) in the place of w(x, y)
+    adaptive                              sum_k w(x, k) w(y, k) / C_k in the place of w(x, y)
     kernel PCA, MDS, Isomap               k(x, y) - mean k(x, .) - mean k(., y) + mean k, means over the anchors
     unnormalised Laplacian                w(x, y) + [x = y] (c - d(x)) / m: the top of c - L
     locally linear embedding              the top of c - (I - W)'(I - W); (c - 1) w(x, x_j) / m_j for new x, 0 for two

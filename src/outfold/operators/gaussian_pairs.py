@@ -157,6 +157,10 @@ class GaussianPairs(Eigenproblem):
     def reads_rows(self) -> bool:
         return True
 
+    @property
+    def against_outliers(self) -> str:
+        return "Leave epsilon out and pass kernel='adaptive'"
+
     def alone(self, epsilon: float) -> GaussianPairs:
         return replace(self, kernel=self.kernel.at(epsilon))
 

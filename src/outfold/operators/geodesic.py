@@ -19,7 +19,9 @@ from .. import neighbors
 from .._loops import shortest_paths as path_loops
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import WHOLE, Array, Axes, Index
+from ..bandwidths import ALL_EQUAL
 from ..data.sources import Source
+from ..data.weights import at_whole_numbers
 from ..distances import GivenTable, Metric, SearchedDistances, clip_entries
 from ..graphs import Ball, Union, components, drawing
 from ..graphs.components import Components
@@ -127,7 +129,7 @@ class Geodesics(ValueGeometry):
         return sort_rows(lists.select(lists.squared <= np.repeat(reach, np.diff(lists.ptr))), Threads(1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Geodesic(Eigenproblem):
     """Isomap: -D^2 / 2 between the anchors through the graph of all rows, centred."""
 
@@ -178,7 +180,9 @@ class Geodesic(Eigenproblem):
         self, nodes: Anchors, at: Array, weights: Array, foreign: bool, needed: int, runner: Threads
     ) -> BuiltProblem:
         counts = nodes.counts()
-        n = float((nodes.measure if counts is None else counts).sum())
+        n = at_whole_numbers(float, float((nodes.measure if counts is None else counts).sum()))
+        if (nodes.points == nodes.points[0]).all():
+            raise ValueError(ALL_EQUAL)
         if self.fewer and isinstance(self.edges, Union) and 2 <= n < self.edges.k:
             fewer = replace(self, edges=replace(self.edges, k=int(n)))
             return fewer._build(nodes, at, weights, foreign, needed, runner)

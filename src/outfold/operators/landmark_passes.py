@@ -7,6 +7,7 @@ Rows are summed in blocks if they are in memory or in files, or in partitions on
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -425,8 +426,13 @@ class NearPasses(Passes):
 
     geometry: NearestLandmarks | NearestAnchors
 
+    @property
+    def _width(self) -> int:
+        """About how many landmarks a row has."""
+        return math.ceil(self.geometry.k)
+
     def _step(self, gram: bool) -> int:
-        return chunk_rows(*self.rows.shape, self.geometry.k, self.memory)
+        return chunk_rows(*self.rows.shape, self._width, self.memory)
 
     def _walk(self, look: BlockSums[Answer], step: int, start: int, title: str) -> Iterator[tuple[slice, Answer]]:
         quiet = replace(self.runner, verbose=False)
@@ -440,7 +446,7 @@ class NearPasses(Passes):
 
     def _find_neighbors(self, points: Array, bar: Any, runner: Threads) -> NeighborLists:
         order = self.geometry.search.arrange(points, runner)
-        counts, index, total = np.empty(len(points), np.int64), np.empty(len(points) * self.geometry.k, np.int32), 0
+        counts, index, total = np.empty(len(points), np.int64), np.empty(len(points) * self._width, np.int32), 0
         for part in row_blocks(len(points), BLOCK_ENTRIES // (SEARCHED_ROWS * runner.workers)):
             lists = self.geometry.lists(points[order[part]], runner)
             counts[part] = np.diff(lists.ptr)
@@ -451,37 +457,52 @@ class NearPasses(Passes):
             bar.update(part.stop - part.start)
         units = self.geometry if isinstance(self.geometry, NearestAnchors) else None
         ptr = np.append(0, np.cumsum(counts))
-        return NeighborLists(order, ptr, index[:total], self.geometry.distances, units=units)
+        return NeighborLists(order=order, ptr=ptr, index=index[:total], distances=self.geometry.distances, units=units)
 
     def _lists(self, points: Array, kept: NeighborLists) -> Lists:
         return measure_pairs(self.geometry.distances, points, kept.ptr, kept.index, self.runner)
 
-    def _weights(self, points: Array, kept: NeighborLists) -> Array:
-        lists = self._lists(points, kept)
-        W: Array = lists.squared
-        if isinstance(self.geometry, NearestAnchors):
-            W = self.geometry.measured(self.geometry.share(lists)).data
+    def _weights(self, lists: Lists) -> Array:
+        """Return the weights of the entries, in place of their squared distances."""
+        geometry, W = self.geometry, lists.squared
+
+        def scale(rows: slice) -> None:
+            assert isinstance(geometry, NearestAnchors)
+            part = lists.of_rows(rows)
+            part.squared[:] = geometry.scale(geometry.share(part)).data
+
+        if isinstance(geometry, NearestAnchors):
+            self.runner.run(scale, row_blocks(len(lists.ptr) - 1, 16 * self._width))
         self.runner.run(lambda part: self.kernel.affinity(W[part]), row_blocks(len(W), 4))
         return W
+
+    def _local_mass(self, lists: Lists) -> Array | None:
+        """Return the log mass of each row in units of the landmarks; None: the log of its weights' sum."""
+        geometry = self.geometry
+        if not isinstance(geometry, NearestAnchors):
+            return None
+        blocks = row_blocks(len(lists.ptr) - 1, 16 * self._width)
+        parts = self.runner.map(lambda rows: geometry.log_mass(lists.of_rows(rows)), blocks, "support")
+        support: Array = np.maximum(np.concatenate(list(parts)), LOG_FLOOR)
+        return support
 
     def _look_first(
         self, every: int, offset: int, points: Array, measure: Array, start: int, *kept: NeighborLists
     ) -> Sums:
         (lists,) = kept
-        W = self._weights(points, lists)
+        measured = self._lists(points, lists)
+        support = self._local_mass(measured)
+        W = self._weights(measured)
         sums, mass = np.zeros(len(self.geometry.anchors)), np.empty(len(lists.order))
         csr.sums_both_ways(lists.ptr, lists.index, W, measure, sums, mass)
         log_mass, in_order = np.empty(len(mass)), np.empty(len(mass))
         in_order[lists.order] = measure
-        if isinstance(self.geometry, NearestAnchors):
-            log_mass[lists.order] = np.maximum(self.geometry.log_mass(self._lists(points, lists)), LOG_FLOOR)
-        else:
-            log_mass[lists.order] = self._log_mass(mass)
+        log_mass[lists.order] = self._log_mass(mass) if support is None else support
         return Sums.of(sums, log_mass, in_order, len(W), every, offset + start)
 
     def pieces(self) -> list[slice]:
         count = len(self.geometry.anchors)
-        return _pieces(count, 12 * min(count, SECOND_NEIGHBORS_PER_NEIGHBOR * self.geometry.k))
+        return _pieces(count, 12 * min(count, SECOND_NEIGHBORS_PER_NEIGHBOR * self._width))
 
     def gram_piece(self, gain: Array, rows: slice) -> Matrix:
         return rows_of(self.second(gain), rows)
@@ -491,7 +512,7 @@ class NearPasses(Passes):
 
     def _look_second(self, gain: Array, points: Array, measure: Array, start: int, *kept: NeighborLists) -> csr_array:
         (lists,) = kept
-        W = self._weights(points, lists)
+        W = self._weights(self._lists(points, lists))
         self.runner.run(
             lambda part: csr.over_root_degrees(lists.ptr, lists.index, W, gain, measure, part.start, part.stop),
             row_blocks(len(lists.order), 64),
@@ -537,6 +558,8 @@ def local_dimension(lists: Lists) -> float:
 
 def gram(ptr: Array, index: Array, data: Array, columns: int, runner: Threads) -> csr_array:
     """Return W'W of a CSR matrix, computed on several threads; exactly symmetric, with sorted columns."""
+    if len(data) < np.iinfo(np.int32).max:  # else SciPy widens the index, which takes twice the memory
+        ptr = ptr.astype(np.int32, copy=False)
     W = csr_array((data, index, ptr), shape=(len(ptr) - 1, columns)).tocsc()
     back = W.indptr, W.indices, W.data
     step = max(GRAM_ROWS, columns // GRAM_PARTS)

@@ -114,8 +114,12 @@ class LaplacianKernel(SmallEndKernel):
         markov = self.rule.markov
         return np.exp(by_blocks(lambda part: markov.rows(part).log_degree, X, markov.row_entries))
 
+    def _affinities(self, X: Array, Y: Array) -> Array:
+        """w(x, y), (len(X), len(Y))."""
+        return affinities(self.rule.markov, X, Y)
+
     def table(self, X: Array, Y: Array) -> Array:
-        out = affinities(self.rule.markov, X, Y)
+        out = self._affinities(X, Y)
         places = self._places(X)
         mass = np.where(places < 0, 1.0, self.measure[places])
         more = (self.trivial - self._degrees(X)) / mass

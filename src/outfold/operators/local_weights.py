@@ -37,7 +37,7 @@ FLAT_OVERLAP = 3.7  # (entries in a row of (I - W)'(I - W)) / k: about 3.1 in tw
 SLOW_SECONDS = 30.0  # warn if the factorisation is estimated to take longer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BarycentricRule(RowRule):
     """The weights by which a point's nearest anchors reconstruct it."""
 
@@ -180,7 +180,7 @@ class LocalWeights(Eigenproblem):
             anchors=anchors,
             operator=operator,
             normalization=Residual(),
-            rule=BarycentricRule(search, self.k, self.reg, nearness, counts),
+            rule=BarycentricRule(search=search, k=self.k, reg=self.reg, nearness=nearness, counts=counts),
             reference=reference,
             edges=f"{self.k} nearest neighbours" + ("" if search.exact else ", found approximately"),
             degree=W.nnz / n,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -24,6 +24,7 @@ from ..graphs.protocols import FittedKernel, Geometry, Graph
 from ..trust import LOG_FLOOR
 from .expansion import EigenPairs, Expansion, by_blocks
 from .operator import (
+    MarkovChain,
     MarkovOperator,
     Normalization,
     Operator,
@@ -74,6 +75,9 @@ class MarkovRule(RowRule):
 
     def at_nearest(self, Z: Array) -> Rows:
         return self.rows(self.geometry.anchors[self.nearest(Z)])
+
+    def markov_chain(self) -> MarkovChain | None:
+        return MarkovChain(rule=self, anchors=self.geometry.anchors, measure=self.measure, stationary=self.stationary)
 
     def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
         if measured is None and isinstance(self.geometry, NearestAnchors):
@@ -187,6 +191,7 @@ class SolvedOverLandmarks(Normalization):
     """Base of normalisations whose operator acts on the rows, is positive and is solved over landmarks."""
 
     power: float
+    of_all_rows: ClassVar[bool] = True
 
     def scale(self, eigenvalues: Array) -> None:
         """Return None: the embedding of a landmark comes from its own row, it is not a multiple of the basis."""

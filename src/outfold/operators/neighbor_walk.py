@@ -15,37 +15,72 @@ their neighbours. See :mod:`outfold.graphs.nearest` for the neighbours and r.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from .. import neighbors
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array, Interval, Sparse
-from ..bandwidths import Bandwidth
+from .._runtime.typing import Array, Axes, Interval, Sparse
+from ..bandwidths import ALL_EQUAL, Bandwidth
 from ..data.sources import InMemory, Source
+from ..data.weights import at_whole_numbers
 from ..distances import GivenTable, Metric, SearchedDistances
 from ..graphs import components
 from ..graphs.bridges import bridge_lengths
-from ..graphs.nearest import NearestAnchors
+from ..graphs.nearest import NearestAnchors, Shared
 from ..kernels import GaussianKernel
-from ..landmarks import Anchors, along_the_tree
+from ..landmarks import Anchors, along_the_tree, given_columns
 from ..neighbors.faiss import NeighborsTransformer
 from .affinity_graph import disconnected_note, largest_component
 from .costs import EDGE, PRODUCT, Case, Cost, Stage
 from .expansion import EigenPairs, Expansion
 from .landmark_diffusion import LandmarkKernel
-from .laplacian import LaplacianRule, Unnormalized
+from .laplacian import LaplacianKernel, LaplacianRule, Unnormalized
 from .markov import CanonicalRule, GraphNormalization, Markov, MarkovRule
-from .operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, MarkovOperator, Normalization, Operator, RowRule
+from .operator import (
+    DENSE_SOLVER_UP_TO,
+    LANCZOS_UP_TO,
+    MarkovChain,
+    MarkovOperator,
+    Normalization,
+    Operator,
+    RowRule,
+)
 from .problem import BuiltProblem, Eigenproblem, Facts, NeighborLists, amplification_concerns, too_wide
 from .variable_rates import Generator, RateProblem, RateRule, local_dimension_of
 from .walk import Walk
 
-NEIGHBORS = 15  # of a point, if the caller gives no number
+NEIGHBORS = 20  # of a point, if the caller gives no number
+WIDTH = 0.5  # epsilon in local units, if the caller gives none: two steps of the kernel have width 1
 SECOND_NEIGHBORS = 6  # entries of A per entry of W, for plans: right for surfaces
+
+
+@dataclass(frozen=True, kw_only=True)
+class WalkRule(MarkovRule):
+    """p(x, .) to the nearest anchors; from there the chain goes back to the points: P = p back."""
+
+    own_measure: Annotated[Array, Axes("n")]  # m of the anchors
+    own_stationary: Annotated[Array, Axes("n")]  # pi of the anchors as points; ``stationary`` is pi p
+
+    @classmethod
+    def between(cls, markov: MarkovRule, operator: Operator) -> WalkRule:
+        """Return the rule of the rows ``markov`` for the operator of the points."""
+        known = {part.name: getattr(markov, part.name) for part in fields(markov)}
+        return cls(**known, own_measure=operator.measure, own_stationary=operator.stationary)
+
+    def markov_chain(self) -> MarkovChain:
+        anchors = self.geometry.anchors
+        blocks = row_blocks(len(anchors), self.row_entries)
+        p = csr_array(vstack([self.rows(np.ascontiguousarray(anchors[block])).weights for block in blocks]))
+        assert self.stationary is not None
+        values = p.data * np.repeat(self.own_stationary, np.diff(p.indptr)) / self.stationary[p.indices]
+        back = csr_array((values, p.indices, p.indptr), shape=p.shape).T.tocsr()
+        return MarkovChain(
+            rule=self, anchors=anchors, measure=self.own_measure, stationary=self.own_stationary, back=back
+        )
 
 
 @dataclass(frozen=True)
@@ -90,7 +125,7 @@ class NeighborWalk(Eigenproblem):
     metric: Metric | None  # None: the matrix is precomputed distances
     k: Annotated[int | str, Interval(2)]  # neighbours of a point; "auto": ``NEIGHBORS``, fewer of few points
     search: str | NeighborsTransformer = "auto"
-    epsilon: float = 1.0  # width of the kernel, in local units
+    epsilon: float = WIDTH  # width of the kernel, in local units
     normalization: GraphNormalization | Generator
     components: str = "warn"
 
@@ -116,18 +151,20 @@ class NeighborWalk(Eigenproblem):
             anchors = along_the_tree(anchors, self.metric)
         search = neighbors.build(self._distances(anchors), self.search)
         k, local, dimension = self._counts(search, anchors.measure, runner)
-        geometry, measured, reference = NearestAnchors.fit(search, anchors.measure, k, local, self.epsilon, runner)
-        how = f"local scale: root mean square distance to {local} neighbours"
+        geometry, shared, reference = NearestAnchors.fit(search, anchors.measure, k, local, self.epsilon, runner)
+        measured = geometry.scale(shared)
+        how = f"local scale: root mean square distance to {local:g} neighbours"
         kernel = GaussianKernel(Bandwidth(self.epsilon, how, dimension))
-        built = self._normalize(geometry, kernel, measured, anchors.measure, runner)
+        built = self._normalize(geometry, kernel, measured, shared, anchors.measure, runner)
         if built.operator.parts.count > 1 and self.components != "warn":
             if self.components == "largest":
-                fewer = largest_component(anchors, built.operator, needed, self.given, 0)
+                least = 0 if isinstance(self.k, str) else self.k
+                fewer = largest_component(anchors, built.operator, needed, self.given, least)
                 return replace(self, components="warn").build(rows, fewer, measure, needed, runner)
             pairs = self._bridges(built.operator, geometry)
             geometry = replace(geometry, bridges=bridge_lengths(measured, pairs))
             measured = geometry.cross(geometry.anchors)
-            built = self._normalize(geometry, kernel, measured, anchors.measure, runner)
+            built = self._normalize(geometry, kernel, measured, shared, anchors.measure, runner)
         smooth = None if self.given else anchors.points[:, :16]
         return BuiltProblem(
             anchors=anchors,
@@ -139,42 +176,45 @@ class NeighborWalk(Eigenproblem):
             edges=self._describe(geometry) + ("" if search.exact else ", found approximately"),
             degree=measured.nnz / len(anchors.measure),
             bandwidth=kernel.bandwidth,
-            kept=self._kept(rows, anchors, geometry, measured),
+            kept=self._keep_lists(rows, anchors, geometry, measured),
             revise=_cap_rates if isinstance(self.normalization, Generator) else None,
         )
 
     def _distances(self, anchors: Anchors) -> SearchedDistances:
         if self.metric is not None:
             return self.metric.fit(anchors.points)
-        assert anchors.index is not None
-        return GivenTable(np.asarray(anchors.points[:, anchors.index], dtype=float))
+        table = np.asarray(anchors.points[:, given_columns(anchors)], dtype=float)
+        if not table.any():
+            raise ValueError(ALL_EQUAL)
+        return GivenTable(table)
 
-    def _counts(self, search: neighbors.Search, measure: Array, runner: Threads) -> tuple[int, int, float | None]:
+    def _counts(self, search: neighbors.Search, measure: Array, runner: Threads) -> tuple[float, float, float | None]:
         """Return the number of neighbours, the number that sets the local scale, and the dimension if it is needed."""
         counted = float(np.minimum(measure, 1.0).sum())
-        few = max(2, int(counted) // 2)
+        few = at_whole_numbers(lambda n: max(2.0, n // 2), counted)
         if isinstance(self.k, int) and self.k >= counted:
             raise ValueError(
-                f"n_neighbors={self.k} must be smaller than the number of distinct training rows, {counted:g}. Lower "
-                "it, or leave it at 'auto'."
+                f"n_neighbors={self.k} must be smaller than the number of distinct training rows, n = {counted:g}. "
+                "Lower it, or leave it at 'auto'."
             )
         if not isinstance(self.normalization, Generator):
-            k = min(NEIGHBORS, few) if isinstance(self.k, str) else self.k
+            k = min(float(NEIGHBORS), few) if isinstance(self.k, str) else float(self.k)
             return k, k, None
-        dim = self.normalization.dim or local_dimension_of(search, runner)
+        dim = self.normalization.dim or local_dimension_of(search, np.minimum(measure, 1.0), runner)
         local, k = self.normalization.neighbors(counted, dim)
-        k = min(k, few) if isinstance(self.k, str) else self.k
+        k = min(k, few) if isinstance(self.k, str) else float(self.k)
         return k, min(local, k), dim
 
     def _normalize(
-        self, geometry: NearestAnchors, kernel: GaussianKernel, measured: csr_array, measure: Array,
+        self, geometry: NearestAnchors, kernel: GaussianKernel, measured: csr_array, shared: Shared, measure: Array,
         runner: Threads,
     ) -> Normalized:  # fmt: skip
         W = csr_array((measured.data.copy(), measured.indices, measured.indptr), shape=measured.shape)
         runner.run(lambda block: kernel.affinity(W.data[block]), row_blocks(len(W.data), 1))
         walk = Walk.of(W, measure)
         if isinstance(self.normalization, Generator):
-            rates = self.normalization.fit(walk, geometry, kernel.bandwidth.dimension or 1.0, runner)
+            last, dim = geometry.farthest(shared), kernel.bandwidth.dimension or 1.0
+            rates = self.normalization.fit(walk, geometry, last, dim, runner)
             markov = _markov_rule(walk, geometry, kernel, rates.weight, rates.total)
             through = ThroughAnchors(rates, walk.back(rates.weight))
             return Normalized(rates.operator, through, rates.rule(markov))
@@ -184,10 +224,12 @@ class NeighborWalk(Eigenproblem):
         operator = self.normalization.fit(A, measure)
         total = operator.total if isinstance(operator, MarkovOperator) else 1.0
         markov = _markov_rule(walk, geometry, kernel, weight, total)
-        rule: RowRule = markov
+        rule: RowRule
         if isinstance(self.normalization, Unnormalized):
             rule = LaplacianRule(markov, np.empty(0), float(walk.degree.min()))
-        elif self.normalization.unit_columns:
+        elif not self.normalization.unit_columns:
+            rule = WalkRule.between(markov, operator)
+        else:
             root = np.sqrt(operator.stationary / measure)
             powers = markov.measure / markov.gain
             rule = CanonicalRule(markov=markov, alpha=alpha, powers=powers, root=root, log_total=markov.log_total)
@@ -197,12 +239,12 @@ class NeighborWalk(Eigenproblem):
         """Return the shortest bridges between components. Raise ValueError if components="error"."""
         if self.components == "error":
             raise ValueError(
-                f"The graph has {operator.parts.describe()}. Raise n_neighbors (now {geometry.k}), or pass "
+                f"The graph has {operator.parts.describe()}. Raise n_neighbors (now {geometry.k:g}), or pass "
                 "components='warn' (contrasts become coordinates), 'largest' or 'join'."
             )
         return components.bridges(operator.parts, geometry.distances)
 
-    def _kept(
+    def _keep_lists(
         self, rows: Source, anchors: Anchors, geometry: NearestAnchors, measured: csr_array
     ) -> NeighborLists | None:
         """Return the values of the training rows, if every row is an anchor and rows need nothing else."""
@@ -211,21 +253,34 @@ class NeighborWalk(Eigenproblem):
             return None
         if not isinstance(rows, InMemory) or index is None or len(index) < len(rows):
             return None
-        return NeighborLists(index, measured.indptr, measured.indices, geometry.distances, measured.data)
+        return NeighborLists(
+            order=index,
+            ptr=measured.indptr,
+            index=measured.indices,
+            distances=geometry.distances,
+            values=measured.data,
+        )
 
     def _describe(self, geometry: NearestAnchors) -> str:
-        return ("auto: " if isinstance(self.k, str) else "") + f"{geometry.k} nearest of each point"
+        return ("auto: " if isinstance(self.k, str) else "") + f"{geometry.k:g} nearest of each point"
 
     def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion | None:
-        if not isinstance(self.normalization, Markov):
-            return None
-        return WalkKernel(rule, pairs, self.normalization)
+        if isinstance(self.normalization, Markov):
+            return WalkKernel(rule, pairs, self.normalization)
+        return WalkLaplacianKernel(rule, pairs) if isinstance(rule, LaplacianRule) else None
+
+    @property
+    def without_kernel(self) -> str:
+        return (
+            "eigenfunctions of a generator, (1 - P) / s with s the local pace, not of a kernel (kernel='adaptive' has "
+            "one)"
+        )
 
     def cost(self, case: Case) -> Cost:
         n = case.anchors
         k = min(NEIGHBORS, max(2, n // 2)) if isinstance(self.k, str) else self.k
         if isinstance(self.normalization, Generator) and isinstance(self.k, str):
-            k = min(max(2, n // 2), self.normalization.neighbors(n, self.normalization.dim or 2.0)[1])
+            k = min(max(2, n // 2), int(self.normalization.neighbors(n, self.normalization.dim or 2.0)[1]))
         entries = SECOND_NEIGHBORS * 1.0 * n * k
         solver, solve = "dense" if n <= DENSE_SOLVER_UP_TO else "lanczos", Stage("solve", 8.0 * entries, 0.1)
         if n > LANCZOS_UP_TO:
@@ -275,7 +330,7 @@ def _cap_rates(problem: BuiltProblem, values: Array, vectors: Array) -> tuple[Bu
     assert isinstance(through.inner, RateProblem)
     rates, rule = through.inner, problem.rule
     assert isinstance(rule, RateRule)
-    capped = rates.capped(-values, vectors)
+    capped = rates.lower_cap(-values, vectors)
     if capped is not None:
         operator = replace(capped.operator, runner=problem.operator.runner, smooth=problem.operator.smooth)
         through = replace(through, inner=capped)
@@ -318,3 +373,15 @@ class WalkKernel(LandmarkKernel):
 
     def functions(self, X: Array, embedding: Array) -> Array:
         return self._powers(embedding, self.power) if self.canonical else super().functions(X, embedding)
+
+
+class WalkLaplacianKernel(LaplacianKernel):
+    """L = diag(d) - A diag(m): A(x, y) = sum_k w(x, k) w(y, k) / C_k."""
+
+    def _affinities(self, X: Array, Y: Array) -> Array:
+        seen = self.rule.markov.stationary
+        assert seen is not None
+        to_anchors = np.eye(len(seen))
+        W, V = (self.rule.markov.rows(Z) @ to_anchors * self._degrees(Z)[:, None] for Z in (X, Y))
+        table: Array = (W / seen) @ V.T
+        return table

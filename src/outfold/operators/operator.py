@@ -289,11 +289,32 @@ class RowRule(Protocol):
         """Return the rule for these eigenvalues, if it depends on them."""
         return self
 
+    def markov_chain(self) -> MarkovChain | None:
+        """Return the Markov chain to which the rows belong; None: they are not steps of one."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkovChain:
+    """A Markov chain whose next place from any row x is an anchor: (P f)(x) = row(x) back f."""
+
+    rule: RowRule
+    anchors: Array
+    measure: Array  # m of the anchors
+    stationary: Array | None  # pi of the anchors
+    back: Sparse | None = None  # from functions on the anchors to what the rows multiply; None: the same
+
+    def pull_back(self, functions: Array) -> Array:
+        """Return back f."""
+        pulled: Array = functions if self.back is None else self.back @ functions
+        return pulled
+
 
 class Normalization:
     """From the eigenpairs of an operator to eigenvalues, basis and selection; the defaults fit most methods."""
 
     skip: ClassVar[int] = 1  # trivial eigenpairs that are not coordinates
+    of_all_rows: ClassVar[bool] = False  # the operator is that of all rows, landmarks or not
 
     @property
     def unit_columns(self) -> bool:

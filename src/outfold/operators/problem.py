@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
@@ -53,6 +53,11 @@ class Eigenproblem:
         return None
 
     @property
+    def against_outliers(self) -> str:
+        """What to do if a few outliers carry a coordinate: the beginning of a sentence."""
+        return "Raise n_neighbors"
+
+    @property
     def reads_rows(self) -> bool:
         """Whether ``cost`` depends on the rows (``Case.points``), not on sizes alone."""
         return False
@@ -89,6 +94,11 @@ class Eigenproblem:
     def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion | None:
         """Return the kernel whose eigenfunctions the coordinates are; None: they are not those of a kernel."""
         return None
+
+    @property
+    def without_kernel(self) -> str:
+        """What the coordinates are if they are not eigenfunctions of a kernel, in words."""
+        return "scaled distances, not eigenfunctions of a kernel"
 
 
 @dataclass(frozen=True)
@@ -150,7 +160,7 @@ def amplification_concerns(report: Facts) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NeighborLists:
     """The anchors of each row, as CSR index arrays; rows are sorted so that near rows are adjacent."""
 
@@ -172,7 +182,7 @@ class NeighborLists:
             return known
         lists = measure_pairs(self.distances, points, ptr, index, Threads(1))
         if self.units is not None:
-            scaled: Sparse = self.units.measured(self.units.share(lists))
+            scaled: Sparse = self.units.scale(self.units.share(lists))
             return scaled
         result: Sparse = csr_array((lists.squared, index, ptr), shape=(len(points), len(self.distances.anchors)))
         return result
@@ -201,6 +211,11 @@ class BuiltProblem:
     # Called with the problem, its eigenvalues and eigenvectors. Returns the problem, changed if these show that it must
     # be, and whether it must be solved again.
     revise: Callable[[BuiltProblem, Array, Array], tuple[BuiltProblem, bool]] | None = None
+
+    def with_means(self) -> BuiltProblem:
+        """Return the problem with the places of its components, by which contrasts between them are ordered."""
+        parts = self.operator.parts.at(self.anchors.points, self.anchors.measure)
+        return self if parts is self.operator.parts else replace(self, operator=replace(self.operator, parts=parts))
 
     @property
     def order(self) -> Array:

@@ -23,14 +23,16 @@ import numpy as np
 from scipy import linalg
 from scipy.special import gammainc
 
+from .._loops import selection
 from .._runtime.threads import Threads
 from .._runtime.typing import FREE, Array, Axes, Interval, Matrix, Sparse
+from ..data.weights import at_whole_numbers, weighted_quantile
 from ..graphs import components
 from ..graphs.components import Components
 from ..graphs.nearest import NearestAnchors
+from ..graphs.pair_statistics import kth, lists_of_mass
 from ..graphs.protocols import Geometry
 from ..neighbors import Search
-from .landmark_passes import local_dimension
 from .markov import MarkovRule
 from .operator import (
     LaplacianOperator,
@@ -48,18 +50,27 @@ from .walk import Walk
 LOCAL_NEIGHBORS = 8  # least number of neighbours that set the local scale
 MOST_LOCAL = 64  # most
 MOST_NEIGHBORS = 128
-PROBED = 16  # neighbours by which the dimension is estimated
+DIMENSION_NEIGHBORS = 16  # neighbours by which the dimension is estimated
 SLOWEST = 1e-6  # least s, in units of its median: rows with many near copies must not set the scale of the spectrum
 MOST_RATE = 0.5  # largest mu s
 
 
-def local_dimension_of(search: Search, runner: Threads) -> float:
-    """Return the dimension of the anchors by maximum likelihood (Levina and Bickel, 2004), at least 1."""
-    points = search.distances.anchors
-    count = min(len(points) - 1, PROBED)
-    rows = points[np.linspace(0, len(points) - 1, min(len(points), 4000)).astype(int)]
-    lists = search.of_any_k().closest(rows, count + 1, runner).nearest(count + 1)
-    return float(np.clip(local_dimension(lists), 1.0, 50.0))
+def local_dimension_of(search: Search, counted: Array, runner: Threads) -> float:
+    """Return the dimension of the anchors by maximum likelihood (Levina and Bickel, 2004), from 1 to 50.
+
+    It is 1 / mean log(r_k / r_j) over the neighbours before the last, k, where anchors count as ``counted`` says.
+    """
+    points, last = search.distances.anchors, min(float(counted.sum()), DIMENSION_NEIGHBORS + 1.0)
+    rows = np.linspace(0, len(points) - 1, min(len(points), 4000)).astype(int)
+    lists = lists_of_mass(search.of_any_k(), points[rows], counted, last, runner, counts=counted)
+    shares, kept, moments = np.zeros(len(lists.index)), np.empty(len(rows), np.int64), np.empty(len(rows))
+    selection.share_nearest(lists.ptr, lists.index, lists.squared, counted, last - 1, shares, kept, moments)
+    weights = shares * counted[lists.index] * counted[rows][lists.rows()]
+    radii = np.repeat(kth(lists, counted, last, counted), np.diff(lists.ptr))
+    apart = (lists.squared > 0) & (weights > 0)
+    logs = np.log(radii[apart] / lists.squared[apart])
+    total = float(weights[apart] @ logs)
+    return float(np.clip(2 * weights[apart].sum() / total, 1.0, 50.0)) if total > 0 else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +98,15 @@ class RateRule(RowRule):
         return self.rows(self.geometry.anchors[self.nearest(Z)])
 
     def at(self, eigenvalues: Array) -> RateRule:
-        """Return the rule for these rates; a row that is farther from the data than any anchor has mu s <= 1/2 too."""
-        cap = self.cap if np.isfinite(self.cap) else (1 + 1e-9) * MOST_RATE / float(eigenvalues.max())
-        return replace(self, rates=eigenvalues, cap=cap)
+        """Return the rule for these rates; a row that is farther from the data than any anchor has mu s <= 1/2 too.
+
+        Rates are 0 or more, and 0 up to rounding for contrasts between components, which need no cap: they are constant
+        on what a row sees.
+        """
+        rates = np.maximum(eigenvalues, 0.0)
+        most = max(float(rates.max()), np.finfo(float).tiny)
+        cap = self.cap if np.isfinite(self.cap) else (1 + 1e-9) * MOST_RATE / most
+        return replace(self, rates=rates, cap=cap)
 
     def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
         assert isinstance(self.geometry, NearestAnchors)
@@ -108,25 +125,33 @@ class Generator:
     time: float = 0.0
     dim: Annotated[float | None, Interval(0.0, open_low=True)] = None  # None: estimated
 
-    def neighbors(self, count: float, dim: float) -> tuple[int, int]:
+    def neighbors(self, count: float, dim: float) -> tuple[float, float]:
         """Return how many neighbours set the local scale, and how many a point keeps.
 
         The first grows as n^(2 / (dim + 2)), as bandwidths do. At the last neighbour the kernel has fallen to about
-        exp(-3), in few dimensions: d^2 / r^2 = (k / k_0)^(2 / dim) (dim + 2) / dim = 6.
+        exp(-3), in few dimensions: d^2 / r^2 = (k / k_0)^(2 / dim) (dim + 2) / dim = 6. Both are whole numbers for a
+        whole count, and continuous in between.
         """
-        local = int(np.clip(0.3 * count ** (2 / (dim + 2)), LOCAL_NEIGHBORS, MOST_LOCAL))
         wide = np.clip((6 * dim / (dim + 2)) ** (dim / 2), 2.0, 8.0)
-        return local, int(np.clip(wide * local, 3 * LOCAL_NEIGHBORS, MOST_NEIGHBORS))
 
-    def fit(self, walk: Walk, geometry: NearestAnchors, dim: float, runner: Threads) -> RateProblem:
-        """Return the generator of the walk."""
+        def local(n: float) -> int:
+            return int(np.clip(0.3 * n ** (2 / (dim + 2)), LOCAL_NEIGHBORS, MOST_LOCAL))
+
+        def kept(n: float) -> int:
+            return int(np.clip(wide * local(n), 3 * LOCAL_NEIGHBORS, MOST_NEIGHBORS))
+
+        return at_whole_numbers(local, count), at_whole_numbers(kept, count)
+
+    def fit(self, walk: Walk, geometry: NearestAnchors, last: Array, dim: float, runner: Threads) -> RateProblem:
+        """Return the generator of the walk; ``last``: squared distances to last neighbours, in local units."""
         unit, measure, degree = geometry.unit, walk.measure, walk.degree
         weight = density_weight(degree, unit, dim, self.alpha)
         A = walk.kernel(runner)
         D = weight * (A @ (weight * measure))
-        pace = 2 * geometry.epsilon * _kept_moment(walk, dim)
+        cut = weighted_quantile(last, geometry.counted, 0.5) / (2 * geometry.epsilon)
+        pace = 2 * geometry.epsilon * _kept_moment(cut, dim)
         slow = pace * np.square(unit)
-        least = SLOWEST * float(np.median(slow))
+        least = SLOWEST * weighted_quantile(slow, geometry.counted, 0.5)
         scale_both_sides(A, weight * np.sqrt(measure / D))
         total = float(measure @ D)
         parts = components.find(links(A), measure * D / total)
@@ -143,10 +168,8 @@ def density_weight(degree: Array, unit: Array, dim: float, alpha: float) -> Arra
     return weight
 
 
-def _kept_moment(walk: Walk, dim: float) -> float:
-    """Return b / a_0 at the median of the last neighbours: the part of a step's squared length that the cut leaves."""
-    last = np.minimum.reduceat(walk.W.data, walk.W.indptr[:-1])
-    cut = -float(np.log(max(np.median(last), np.finfo(float).tiny)))  # d^2 / (2 epsilon r r')
+def _kept_moment(cut: float, dim: float) -> float:
+    """Return b / a_0, the part of a step's squared length that is left if d^2 / (2 epsilon r r') <= ``cut``."""
     if cut <= 0:
         return 1.0
     mass, moment = gammainc(dim / 2, cut), gammainc(dim / 2 + 1, cut)
@@ -191,7 +214,7 @@ class RateProblem(Normalization):
     def rule(self, markov: MarkovRule) -> RateRule:
         return RateRule(markov=markov, rates=np.empty(0), pace=self.pace, least=self.least, cap=self.cap)
 
-    def capped(self, rates: Array, vectors: Array) -> RateProblem | None:
+    def lower_cap(self, rates: Array, vectors: Array) -> RateProblem | None:
         """Return the problem with s capped so that mu s <= 1/2; None if that holds already.
 
         ``vectors``: eigenvectors of the operator for the eigenvalues -``rates``. In their span the generator with s

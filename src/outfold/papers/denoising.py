@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.utils.parallel import Parallel, delayed
 
-from .. import DiffusionNet, plotting
+from .. import DiffusionMaps, DiffusionNet, plotting
 from .._runtime.typing import Array
 from ..datasets import helix
 from .record import (
@@ -73,7 +73,8 @@ def whole_curve() -> cKDTree:
 def denoise(seed: int, eta: float) -> Array:
     """Return decode(encode(x)) of the test rows, by a network trained on noisy rows only."""
     noisy = Curve.of(seed).noisy
-    model = DiffusionNet(2, eigen_penalty=eta, max_iter=ITERATIONS, random_state=seed, n_jobs=1)
+    maps = DiffusionMaps(kernel="gaussian")
+    model = DiffusionNet(2, spectral=maps, eigen_penalty=eta, max_iter=ITERATIONS, random_state=seed, n_jobs=1)
     return model.fit(noisy[:TRAIN]).reconstruct(noisy[TRAIN:])
 
 

@@ -87,8 +87,8 @@ def _split(name: str, seed: int, X: Array, label: Array, angle: Array) -> Factor
 
 SETS: dict[str, Callable[[int], Factors]] = {"rotated digits": digits, "toroidal helices": helices}
 METHODS: dict[str, Callable[[int], Invertible]] = {  # functions of a seed
-    "diffusion maps": lambda seed: DiffusionMaps(2, inverse="barycentric"),
-    TEN_COORDINATES: lambda seed: DiffusionMaps(10, inverse="barycentric"),
+    "diffusion maps": lambda seed: DiffusionMaps(2, kernel="gaussian", inverse="barycentric"),
+    TEN_COORDINATES: lambda seed: DiffusionMaps(10, kernel="gaussian", inverse="barycentric"),
     "Isomap": lambda seed: Isomap(2, landmarks=500, inverse="barycentric", random_state=seed),
     "kernel PCA": lambda seed: KernelPCA(2, kernel="rbf", landmarks=500, inverse="barycentric", random_state=seed),
 }

@@ -24,6 +24,7 @@ from ..bandwidths import Growth, Percentile
 from ..data.sources import require_in_memory
 from ..distances import Given, Metric
 from ..exceptions import OutfoldWarning
+from ..graphs.nearest import NearestAnchors
 from ..graphs.pair_statistics import DenseStatistics
 from ..methods import parameters
 from ..methods.base import SpectralEstimator, Storable
@@ -387,7 +388,8 @@ def kernel_sum(
     Parameters
     ----------
     estimator : fitted estimator, or rows
-        An estimator gives the metric, the landmarks (unless X is passed) and its epsilon, which is marked.
+        An estimator with a Gaussian kernel gives the metric, the landmarks (unless X is passed) and its epsilon, which
+        is marked. Kernels in local units have no such epsilon: pass rows.
     X : rows to take the distances of, optional
         With metric="precomputed": the square matrix of distances. A random sample of 2000 rows if there are more.
     axes, title : as in ``embedding``
@@ -482,7 +484,7 @@ def _eigenvalues(values: ArrayLike | SpectralEstimator) -> Array:
     if len(found) > 1 and (np.diff(np.abs(found)) > 0).all():
         raise ValueError(
             f"The eigenvalues of {type(values).__name__} are the smallest of their matrix and grow: there is no decay "
-            "to draw. Fit DiffusionMaps, or pass an array."
+            "to draw. Fit DiffusionMaps with another kernel than 'variable', or pass an array; of rates mu, exp(-mu)."
         )
     return found
 
@@ -521,9 +523,10 @@ def _distances(estimator: Data | SpectralEstimator, X: Data | None) -> tuple[Den
         X = estimator if X is None else X
     else:
         check_is_fitted(estimator)
-        if not hasattr(estimator, "epsilon_") or getattr(estimator, "kernel", "gaussian") != "gaussian":
+        if not _has_gaussian(estimator):
             raise ValueError(
-                f"{type(estimator).__name__} as fitted has no Gaussian kernel of distances. Pass rows instead of it."
+                f"{type(estimator).__name__} as fitted has no Gaussian kernel of distances, hence no epsilon to mark. "
+                "Pass rows instead of it, kernel_sum(X), or fit it with kernel='gaussian' if it takes one."
             )
         metric, epsilon = parameters.metric(estimator.metric), float(estimator.epsilon_)
         if X is None and metric is None:
@@ -541,6 +544,14 @@ def _distances(estimator: Data | SpectralEstimator, X: Data | None) -> tuple[Den
         return DenseStatistics(distances=given, squared=given.cross(rows), measure=np.ones(len(rows))), epsilon
     distances = metric.fit(rows)
     return DenseStatistics(distances=distances, squared=distances.gram(Threads()), measure=np.ones(len(rows))), epsilon
+
+
+def _has_gaussian(estimator: Storable) -> bool:
+    """Whether the kernel of a fit is a Gaussian of distances in the units of the data."""
+    named = getattr(estimator, "kernel", "gaussian") in ("auto", "gaussian")
+    rule = getattr(getattr(estimator, "model_", None), "rule", None)
+    in_local_units = isinstance(getattr(rule, "geometry", None), NearestAnchors)
+    return named and not in_local_units and hasattr(estimator, "epsilon_")
 
 
 def _draw_trust(axes: Axes, places: Array, found: Trust, coverage: float) -> None:

@@ -16,6 +16,7 @@ from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array, Data, Weights
 from ..data.sources import InMemory, Source, check_rows, open_parts
 from ..data.weights import weights_on
+from ..engine.model import ExtendedModel, SpectralModel
 from ..extensions.alignment import Alignment
 from ..extensions.least_squares import joint_degrees
 from ..graphs.fitted import DenseGraph
@@ -369,17 +370,24 @@ def _placing(estimator: SpectralEstimator, found: Expansion, exact: bool) -> Cal
     """Return a function from rows to points whose distances are diffusion distances; exact: p_t(x, .) / sqrt(pi)."""
     if not exact:
         return partial(estimator.model_.embed, runner=Threads(estimator.n_jobs))
-    if not isinstance(found, DiffusionKernel) or found.power < 1 or found.power != int(found.power):
-        raise ValueError("exact=True is for DiffusionMaps with a whole t >= 1: it takes powers of P.")
+    model, power = estimator.model_, getattr(found, "power", 0.0)
+    spectral = model.spectral if isinstance(model, ExtendedModel) else model
+    chain = spectral.markov_chain() if isinstance(spectral, SpectralModel) else None
+    if chain is None or power < 1 or power != int(power):
+        raise ValueError(
+            "exact=True is for DiffusionMaps with a whole t >= 1: it takes powers of P between the anchors, which "
+            "Roseland and kernels of low rank do not have. Leave exact=False."
+        )
     count, instead = len(found.anchors), "Leave exact=False: the coordinates come close once lambda^t is small."
     check_fits(32.0 * count**2, f"Powers of P between {count} anchors need", instead)
-    markov, steps = found.symmetric.markov, int(found.power) - 1
-    same, stationary = np.eye(len(markov.gain)), markov.stationary
-    assert stationary is not None
-    end = np.diag(1 / np.sqrt(stationary))
+    steps, rule = int(power) - 1, chain.rule
+    assert chain.stationary is not None
+    end = np.diag(1 / np.sqrt(chain.stationary))
     if steps:
-        end = np.linalg.matrix_power(markov.rows(markov.geometry.anchors) @ same, steps) @ end
-    return lambda rows: markov.rows(rows) @ end
+        P = rule.rows(chain.anchors) @ chain.pull_back(np.eye(count))
+        end = np.linalg.matrix_power(P, steps) @ end
+    last = chain.pull_back(end)
+    return lambda rows: rule.rows(rows) @ last
 
 
 # -- rows ------------------------------------------------------------------------------------

@@ -24,10 +24,11 @@ def expansion(estimator: object) -> Expansion:
         )
     anchors, measure = (np.asarray(values, dtype=float) for values in (estimator.landmarks_, estimator._anchor_measure))
     pairs = EigenPairs(estimator._operator_eigenvalues(), anchors, measure)
-    found = estimator._fitted_recipe.view.kernel_between(estimator.model_.rule, pairs)
+    view = estimator._fitted_recipe.view
+    found = view.kernel_between(estimator.model_.rule, pairs)
     if found is None:
         raise ValueError(
-            f"The coordinates of {type(estimator).__name__} are scaled distances, not eigenfunctions of a kernel, so "
-            "there is none to compare with. Judge them by quality.distance_correlation."
+            f"The coordinates of {type(estimator).__name__} are {view.without_kernel}, so there is none to compare "
+            "with. Judge them by quality.distance_correlation."
         )
     return found

@@ -143,7 +143,8 @@ def tune(
     ----------
     X : array of shape (n, n_features), or a Dask collection, from which the rows to search are drawn
     method : estimator or class
-        DiffusionMaps, Roseland or LaplacianEigenmaps, with a Gaussian kernel; its other parameters stay as they are.
+        DiffusionMaps, Roseland or LaplacianEigenmaps, with kernel "auto", which the chosen epsilon makes the Gaussian,
+        or "gaussian"; its other parameters stay as they are.
         For KernelPCA, ClassicalMDS, Isomap and LocallyLinearEmbedding only the coordinates are chosen: they have no
         limit that a narrow kernel is nearer to.
     epsilon : "auto", a number or a sequence of numbers
@@ -277,13 +278,14 @@ def _steps(method: SpectralEstimator) -> int | None:
             f"laplacian={method.laplacian!r} has eigenvalues in units of the degrees, which cannot be compared between "
             "epsilons: pass laplacian='random_walk'."
         )
-    if isinstance(method, Roseland):
-        return 2
-    if isinstance(method, DiffusionMaps | LaplacianEigenmaps):
-        if not (isinstance(method.kernel, str) and method.kernel == "gaussian"):
-            raise ValueError(f"kernel={method.kernel!r} has no epsilon to search: pass kernel='gaussian'.")
-        return 1
-    return None
+    if not isinstance(method, DiffusionMaps | LaplacianEigenmaps | Roseland):
+        return None
+    if not (isinstance(method.kernel, str) and method.kernel in ("auto", "gaussian")):
+        raise ValueError(
+            f"kernel={method.kernel!r} has no epsilon to search, in units of the data: fit it as it is, or pass "
+            "kernel='auto' or 'gaussian', for which tune searches the epsilon of the Gaussian."
+        )
+    return 2 if isinstance(method, Roseland) else 1
 
 
 def _is_auto(value: Choice) -> bool:

@@ -54,10 +54,11 @@ def test_info_tells_what_a_model_is(model):
 
 def test_plan_takes_a_size_or_a_table(model):
     assert "Roseland of 4000000 x 3: 8000 anchors" in done("plan", "4000000x3", "--method", "roseland")
-    found = json.loads(done("plan", model.with_name("a.csv"), "--json"))
-    assert found["shape"] == [200, 3]
-    assert found["fits"] is True
-    assert {stage["name"] for stage in found["stages"]} >= {"kernel", "solve"}
+    for kernel, named in (("auto", {"neighbours", "graph", "solve"}), ("gaussian", {"kernel", "solve"})):
+        found = json.loads(done("plan", model.with_name("a.csv"), "--set", f"kernel={kernel}", "--json"))
+        assert found["shape"] == [200, 3]
+        assert found["fits"] is True
+        assert {stage["name"] for stage in found["stages"]} >= named
     answer = call("plan", "10x3", "--method", "grae")
     assert answer.exit_code == 2
     assert "no plan for grae" in answer.stderr

@@ -36,7 +36,11 @@ def test_set_reaches_any_parameter_and_wrong_ones_are_named(wine):
 
 def test_parameters_are_told_as_the_command_spells_them(wine):
     for words, told in [
-        (["--neighbors", 5000], "(On the command line: --neighbors; None is written null.)"),
+        (["--neighbors", 5000], "(On the command line: --neighbors.)"),
+        (
+            ["--neighbors", 5000, "--set", "kernel=gaussian"],
+            "(On the command line: --neighbors; None is written null.)",
+        ),
         (["--components", 900], "(On the command line: --components.)"),
         (["--set", "alpha=7"], "(On the command line: --set alpha=VALUE.)"),
     ]:

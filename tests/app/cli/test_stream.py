@@ -234,14 +234,14 @@ def test_labels_of_any_kind_can_be_drawn():
 
 def test_pictures_of_more_rows_than_are_drawn_keep_an_even_part(monkeypatch):
     monkeypatch.setattr(stream, "PICTURE_ROWS", 100)
-    walk = stream.Walk(preparation.Missing(features=("x",)))
+    tally = stream.Tally(preparation.Missing(features=("x",)))
     for start in range(0, 1000, 50):
         rows = np.arange(start, start + 50)
-        walk.drawn.add(rows, [np.column_stack([rows, rows])], [rows.tolist()])
-    (numbers, places), (labels,) = walk.drawn.join()
+        tally.drawn.add(rows, [np.column_stack([rows, rows])], [rows.tolist()])
+    (numbers, places), (labels,) = tally.drawn.join()
     kept = places[:, 0]
     assert len(kept) <= 200
-    assert (np.diff(kept) == walk.drawn.every).all()
+    assert (np.diff(kept) == tally.drawn.every).all()
     assert kept[0] == 0
     assert labels == kept.tolist() == numbers.tolist()
 

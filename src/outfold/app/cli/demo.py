@@ -15,12 +15,12 @@ from sklearn.model_selection import train_test_split
 from ... import DiffusionMaps, plotting
 from ..._runtime.typing import Array
 from ...exceptions import FarPointsWarning
-from ...operators.spectrum import spectral_dimension
+from ...selection import gap_dimension
 from .console import line
 
 _DIGITS = 5
-_COORDINATES = 32
-_DRAWN = 2
+_COORDINATES = 16  # computed; those before the largest gap of the spectrum are compared
+_DRAWN = 4
 _COPIES = 20  # copies of the held-out points that are timed, so that the rate is stable
 
 
@@ -33,7 +33,8 @@ class Result:
     seen_digit: Array  # (n,)
     unseen: Array  # (m, coordinates)
     unseen_digit: Array  # (m,)
-    error: float  # relative RMSE of `unseen` against a fit of all digits, over all coordinates
+    kept: int  # number of coordinates before the largest gap of the spectrum
+    error: float  # relative RMSE of `unseen` against a fit of all digits, over these coordinates
     error_drawn: float  # the same over the coordinates in the picture
     outside: int  # number of held-out digits flagged as outside the data
     rate: float  # points embedded per second
@@ -57,7 +58,8 @@ def _run() -> Result:
     )
     model = DiffusionMaps(_COORDINATES).fit(train)
     seen, unseen = model.transform(train), model.transform(test)
-    whole = DiffusionMaps(_COORDINATES, epsilon=model.epsilon_).fit(np.vstack([train, test])).embedding_
+    whole = DiffusionMaps(_COORDINATES).fit(np.vstack([train, test])).embedding_
+    kept = max(_DRAWN, gap_dimension(model.eigenvalues_) or 0)
     start = time.perf_counter()
     model.transform(np.tile(test, (_COPIES, 1)))
     seconds = time.perf_counter() - start
@@ -67,30 +69,38 @@ def _run() -> Result:
         seen_digit=seen_digit,
         unseen=unseen,
         unseen_digit=unseen_digit,
-        error=_error(seen, unseen, whole),
-        error_drawn=_error(seen[:, :_DRAWN], unseen[:, :_DRAWN], whole[:, :_DRAWN]),
+        kept=kept,
+        error=_error(seen[:, :kept], unseen[:, :kept], whole[:, :kept], kept),
+        error_drawn=_error(seen[:, :kept], unseen[:, :kept], whole[:, :kept], _DRAWN),
         outside=int(model.trust(test).flag.sum()),
         rate=_COPIES * len(test) / seconds,
     )
 
 
-def _error(seen: Array, unseen: Array, whole: Array) -> float:
-    """Return the relative RMSE of ``unseen`` against the fit of all, rotated to match on the training points."""
+def _error(seen: Array, unseen: Array, whole: Array, count: int) -> float:
+    """Return the relative RMSE of the first ``count`` columns of ``unseen`` against the fit of all.
+
+    The fit of all is rotated to match on the training points. Eigenvalues before a gap lie close together, so
+    more points turn their eigenvectors within the space that they span, which hardly moves: the rotation is of all
+    columns.
+    """
     turn, _ = orthogonal_procrustes(whole[: len(seen)], seen)
-    truth = whole[len(seen) :] @ turn
-    return float(np.linalg.norm(unseen - truth) / np.linalg.norm(truth))
+    truth = (whole[len(seen) :] @ turn)[:, :count]
+    return float(np.linalg.norm(unseen[:, :count] - truth) / np.linalg.norm(truth))
 
 
 def summary(result: Result) -> str:
     """Return the results as text, one line each."""
     model, unseen = result.model, len(result.unseen)
     total = model.report_.n_samples + unseen
-    above = spectral_dimension(model.eigenvalues_) or _COORDINATES
-    errors = f"{result.error_drawn:.1%} over the {_DRAWN} coordinates drawn, {result.error:.1%} over all {_COORDINATES}"
-    first = "  ".join(f"{value:.3f}" for value in model.eigenvalues_[:6])
+    errors = (
+        f"{result.error_drawn:.1%} over the {_DRAWN} coordinates drawn, {result.error:.1%} over the first {result.kept}"
+    )
+    first = "  ".join(f"{value:.3f}" for value in model.eigenvalues_[:7])
+    graph = model.report_.edges.removeprefix("auto: ")
     rows = [
-        ("fitted", f"{model.report_.n_samples} points x {model.n_features_in_} features, epsilon {model.epsilon_:.3g}"),
-        ("spectrum", f"{first} ...  ({above} of {_COORDINATES} above a tenth of the first)"),
+        ("fitted", f"{model.report_.n_samples} points x {model.n_features_in_} features, {graph}"),
+        ("spectrum", f"{first} ...  (the largest gap follows number {result.kept})"),
         ("embedded", f"{unseen} points it had not seen, at {float(f'{result.rate:.2g}'):,.0f} points/s"),
         ("error", errors),
         ("", f"(relative RMSE against a fit of all {total} points)"),
@@ -102,15 +112,17 @@ def summary(result: Result) -> str:
 
 
 def draw(result: Result, path: Path) -> None:
-    """Write the picture: the embedding with the unseen points outlined, and the spectrum."""
-    figure, (left, right) = plotting.panels(1.15, 0.85)
-    plotting.embedding(
-        result.seen,
-        colors=result.seen_digit,
-        new=result.unseen,
-        new_colors=result.unseen_digit,
-        axes=left,
-        title=f"{len(result.seen)} digits fitted, {len(result.unseen)} new ones embedded",
-    )
-    plotting.spectrum(result.model.eigenvalues_, axes=right)
+    """Write the picture: the first four coordinates in pairs, with the unseen points outlined."""
+    figure, both = plotting.panels(1, 1)
+    titles = f"{len(result.seen)} digits fitted, {len(result.unseen)} new ones embedded", "their next two coordinates"
+    for axes, title, pair in zip(both, titles, ((0, 1), (2, 3)), strict=True):
+        plotting.embedding(
+            result.seen,
+            colors=result.seen_digit,
+            new=result.unseen,
+            new_colors=result.unseen_digit,
+            coordinates=pair,
+            axes=axes,
+            title=title,
+        )
     figure.savefig(path, dpi=150)

@@ -16,7 +16,7 @@ from .options import option
 if TYPE_CHECKING:
     from ...data.tables import Table
     from ...methods.base import SpectralEstimator
-    from .stream import Walk
+    from .stream import Tally
 
 
 @click.command(short_help="Fit a table: save the model, the embedding, a picture.")
@@ -95,11 +95,11 @@ def fit(
         every = 1 if out else -(-len(source) // stream.PICTURE_ROWS)
         embed = partial(stream.embed, out=out, carried=carried, label=known.label, draw=bool(picture), every=every)
         with teller.progress("embedding", len(source)) as watch:
-            walk = embed(estimator, known, table, watch=watch)
-        _tell_out(teller, out, walk, carried, estimator)
+            tally = embed(estimator, known, table, watch=watch)
+        _tell_out(teller, out, tally, carried, estimator)
         if picture:
             title = f"{type(estimator).__name__} of {table.told}: {len(source)} rows"
-            stream.draw(estimator, walk, picture, title, known.label)
+            stream.draw(estimator, tally, picture, title, known.label)
             teller.row("picture", str(picture), picture=str(picture))
     teller.finish()
 
@@ -157,20 +157,20 @@ def transform(
         teller.row("ignored", f"columns the model does not know: {tables.join_names(extra)}", ignored=extra)
     embed = partial(stream.embed, out=out, carried=carried, label=label, trust=trust, on_far=on_far, draw=bool(picture))
     with teller.progress("embedding") as watch:
-        walk = embed(estimator, preparation, table, watch=watch)
-    teller.row("embedded", f"{walk.complete} of {walk.rows} rows", rows=walk.rows)
-    if walk.missing.left_out:
-        teller.row("left out", walk.missing.describe(table))
-    _tell_out(teller, out, walk, carried, estimator)
-    if walk.outside:
-        where = f"the first is {table.unit} {table.places([walk.first_outside or 0])[0]}"
+        tally = embed(estimator, preparation, table, watch=watch)
+    teller.row("embedded", f"{tally.complete} of {tally.rows} rows", rows=tally.rows)
+    if tally.missing.left_out:
+        teller.row("left out", tally.missing.describe(table))
+    _tell_out(teller, out, tally, carried, estimator)
+    if tally.outside:
+        where = f"the first is {table.unit} {table.places([tally.first_outside or 0])[0]}"
         hint = "" if trust else "; --trust adds a column that says which"
-        rows = "row lies" if walk.outside == 1 else "rows lie"
-        teller.note(f"{walk.outside} {rows} outside the data of the fit ({where}){hint}.")
-    teller.facts["outside"] = walk.outside
+        rows = "row lies" if tally.outside == 1 else "rows lie"
+        teller.note(f"{tally.outside} {rows} outside the data of the fit ({where}){hint}.")
+    teller.facts["outside"] = tally.outside
     if picture:
-        title = f"{table.told}: {walk.complete} rows, {walk.outside} outside the data"
-        stream.draw(estimator, walk, picture, title, label)
+        title = f"{table.told}: {tally.complete} rows, {tally.outside} outside the data"
+        stream.draw(estimator, tally, picture, title, label)
         teller.row("picture", str(picture), picture=str(picture))
     teller.finish()
 
@@ -199,11 +199,11 @@ def inverse(model: Path, data: str, out: Path, id_: str | None, teller: Console)
     carried = [id_] if id_ else []
     teller.title(f"{table.told} back through {model.name}", command="inverse", model=str(model), data=str(data))
     with teller.hearing(), teller.progress("going back") as watch:
-        walk = stream.back(estimator, preparation, table, out=out, carried=carried, watch=watch)
+        tally = stream.back(estimator, preparation, table, out=out, carried=carried, watch=watch)
     teller.row("columns", tables.join_names(preparation.columns), columns=list(preparation.columns))
     error = float(estimator.round_trip_error_)
     teller.row("error", f"{error:.1%} of the spread of the columns, on rows held out", round_trip_error=error)
-    _tell_out(teller, out, walk, carried)
+    _tell_out(teller, out, tally, carried)
     teller.finish()
 
 
@@ -228,7 +228,7 @@ def _tell_fit(teller: Console, estimator: SpectralEstimator, seconds: float, how
 
 
 def _tell_out(
-    teller: Console, out: Path | None, walk: Walk, carried: list[str], estimator: SpectralEstimator | None = None
+    teller: Console, out: Path | None, tally: Tally, carried: list[str], estimator: SpectralEstimator | None = None
 ) -> None:
     """Print where the table went, and what it cannot hold: columns carried along and clusters by ``estimator``."""
     from ...data import writers
@@ -236,10 +236,10 @@ def _tell_out(
 
     if out is None:
         return
-    text = f"{'standard output' if str(out) == '-' else out} ({walk.rows} rows)"
-    if walk.missing.left_out:
-        text += f"; {walk.missing.left_out} without a position, for missing values"
-    teller.row("table", text, out=str(out), rows_out=walk.rows, rows_missing=walk.missing.left_out)
+    text = f"{'standard output' if str(out) == '-' else out} ({tally.rows} rows)"
+    if tally.missing.left_out:
+        text += f"; {tally.missing.left_out} without a position, for missing values"
+    teller.row("table", text, out=str(out), rows_out=tally.rows, rows_missing=tally.missing.left_out)
     lost = [*carried, *(["cluster"] if estimator is not None and clusters(estimator) else [])]
     if lost and out.suffix in writers.NUMBERS_ONLY:
         teller.note(f"{out.suffix} holds numbers only, without {' and '.join(lost)}; rows are in order.")

@@ -66,7 +66,7 @@ def fit_there(estimator: SpectralEstimator, source: Prepared, data: str, obsm: s
 
 
 @dataclass
-class Walk:
+class Tally:
     """Counts from embedding a table, and the rows to draw."""
 
     missing: Missing
@@ -104,7 +104,7 @@ def embed(
     draw: bool = False,
     every: int = 1,
     watch: Callable[[int], object] = int,
-) -> Walk:
+) -> Tally:
     """Embed every row of a table; a row with a missing value has a line in the output, without coordinates.
 
     Parameters
@@ -119,14 +119,14 @@ def embed(
     watch : called with the number of rows of each batch
     """
     estimator._refuse_batchwise()
-    features, walk = preparation.match(table), Walk(Missing(features=preparation.columns))
+    features, tally = preparation.match(table), Tally(Missing(features=preparation.columns))
     numbers = out is not None and Path(out).suffix in writers.NUMBERS_ONLY
     told = _describe_columns(estimator, trust, carried)
     kinds = {} if numbers else {name: table.kind(name) for name in carried} | told
     names = [str(name) for name in estimator.get_feature_names_out()]
     read = list(dict.fromkeys([*carried, *([label] if label else [])]))
     with nullcontext() if out is None else writers.table(out, kinds, names) as add:
-        for batch, complete in read_batches(table, features, read, walk.missing, watch):
+        for batch, complete in read_batches(table, features, read, tally.missing, watch):
             number = batch.start + np.arange(len(complete))
             whole = np.flatnonzero(complete & (number % every == 0))
             places = np.full((len(number), len(names)), np.nan)
@@ -137,13 +137,13 @@ def embed(
                 places[whole] = found.places
                 for column, values in zip(extra, _columns(found, trust)):
                     column[whole] = values
-                walk.count_outside(number[whole], found.trust.flag)
+                tally.count_outside(number[whole], found.trust.flag)
                 if draw:
                     labels = [cells[label][at] for at in whole.tolist()] if label else [None] * len(whole)
-                    walk.drawn.add(number[whole], [places[whole]], [labels])
+                    tally.drawn.add(number[whole], [places[whole]], [labels])
             if add is not None:
                 add([] if numbers else [*(cells[name] for name in carried), *extra.tolist()], places)
-    return walk
+    return tally
 
 
 def back(
@@ -154,7 +154,7 @@ def back(
     out: str | Path,
     carried: Sequence[str] = (),
     watch: Callable[[int], object] = int,
-) -> Walk:
+) -> Tally:
     """Apply the inverse transform to a table of coordinates, and write the columns of the fitted table to ``out``."""
     names = [str(name) for name in estimator.get_feature_names_out()]
     if table.named and set(names) <= set(table.names):
@@ -164,15 +164,15 @@ def back(
     else:
         table.require(names, "of the embedding")
         raise TableError(f"{table.told} has {len(table.numeric)} columns; the embedding has {len(names)} coordinates.")
-    walk = Walk(Missing(features=tuple(features)))
+    tally = Tally(Missing(features=tuple(features)))
     kinds = {} if Path(out).suffix in writers.NUMBERS_ONLY else {name: table.kind(name) for name in carried}
     with writers.table(out, kinds, list(preparation.columns)) as add:
-        for batch, whole in read_batches(table, features, carried, walk.missing, watch):
+        for batch, whole in read_batches(table, features, carried, tally.missing, watch):
             found = np.full((len(whole), len(preparation.columns)), np.nan)
             if whole.any():
                 found[whole] = preparation.undo(estimator.inverse_transform(batch.values[whole]))
             add(batch.carried if kinds else [], found)
-    return walk
+    return tally
 
 
 def _describe_columns(estimator: SpectralEstimator, trust: bool, carried: Sequence[str]) -> dict[str, np.dtype[Any]]:
@@ -201,11 +201,11 @@ def _answer(estimator: SpectralEstimator, points: Array, trust: bool, on_far: st
 # -- pictures ------------------------------------------------------------------------------
 
 
-def draw(estimator: SpectralEstimator, walk: Walk, path: Path, title: str, label: str | None) -> None:
+def draw(estimator: SpectralEstimator, tally: Tally, path: Path, title: str, label: str | None) -> None:
     """Draw the first two coordinates, coloured by a label, and the spectrum if it decays, to the file ``path``."""
-    if not walk.drawn.rows or (places := walk.drawn.join()[0][1]).shape[1] < 2:
+    if not tally.drawn.rows or (places := tally.drawn.join()[0][1]).shape[1] < 2:
         raise ValueError("A picture needs at least 2 coordinates of a row: fit with --components 2 or more.")
-    colors = groups(walk.drawn.join()[1][0]) if label is not None else None
+    colors = groups(tally.drawn.join()[1][0]) if label is not None else None
     finite = np.isfinite(places).all(axis=1)
     values, decreasing = spectrum(estimator) or (np.empty(0), False)
     beside = decreasing and len(values) >= 3
