@@ -39,8 +39,8 @@ def test_indices_pick_eigenpairs():
 @pytest.mark.parametrize("t", [1, 4])
 def test_auto_components_follow_the_spectrum(n, t):
     points = np.random.default_rng(1).normal(size=(n, 2))
-    maps = DiffusionMaps("auto", epsilon=0.5, t=t).fit(points)
-    more = DiffusionMaps(maps.report_.n_components + 1, epsilon=0.5, t=t).fit(points).eigenvalues_
+    maps = quietly(DiffusionMaps("auto", epsilon=0.5, t=t).fit, points)
+    more = quietly(DiffusionMaps(maps.report_.n_components + 1, epsilon=0.5, t=t).fit, points).eigenvalues_
     ratio = (more / more[0]) ** t
     assert (ratio[:-1] > 0.1).all()
     assert ratio[-1] <= 0.1
@@ -63,5 +63,6 @@ def test_a_bandwidth_off_by_far_is_told(epsilon, message):
 
 def test_a_tiny_eigenvalue_is_told_when_it_is_divided_by():
     X = np.random.default_rng(0).normal(size=(100, 2))
-    with pytest.warns(SpectrumWarning, match="magnifies rounding"):
+    with pytest.warns(SpectrumWarning) as caught:
         DiffusionMaps(40, epsilon=3.0, t=0).fit(X)
+    assert any("magnifies rounding" in str(w.message) for w in caught)

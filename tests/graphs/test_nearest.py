@@ -14,14 +14,14 @@ from outfold.graphs.nearest import NearestAnchors
 RUNNER = Threads(1)
 
 
-def fit(X, measure=None, k=5, local=None, epsilon=1.0, search="auto"):
+def fit(X, measure=None, k=5, local=None, epsilon=1.0, search="auto", tapers=False):
     found = neighbors.build(Metric().fit(np.asarray(X, dtype=float)), search)
     measure = np.ones(len(X)) if measure is None else measure
-    return NearestAnchors.fit(found, measure, k, k if local is None else local, epsilon, RUNNER)
+    return NearestAnchors.fit(found, measure, k, k if local is None else local, RUNNER, epsilon=epsilon, tapers=tapers)
 
 
-def written_out(X, Z, measure, k, local, epsilon=1.0):
-    """Return 2 d^2 / (r(x)^2 + r_j^2) - 2 epsilon log count, infinite where x does not keep j, by definition."""
+def written_out(X, Z, measure, k, local, epsilon=1.0, tapers=False):
+    """Return 2 d^2 / (r(x)^2 + r_j^2) - 2 epsilon log (count taper), infinite where x does not keep j."""
     counted = np.minimum(measure, 1.0)
 
     def row(z):
@@ -45,6 +45,9 @@ def written_out(X, Z, measure, k, local, epsilon=1.0):
     for at, z in enumerate(Z):
         squared, share, own = row(z)
         kept = share > 0
+        if tapers:
+            last = mean_at_rank(squared, counted, k)
+            share = share * (0.01 + 0.99 * np.maximum(0, 1 - squared / last))
         table[at, kept] = 2 * squared[kept] / (own**2 + unit[kept] ** 2) - 2 * epsilon * np.log((share * counted)[kept])
     return table
 
@@ -59,20 +62,35 @@ def dense(measured):
 @pytest.mark.parametrize("search", ["tree", "brute"])
 @pytest.mark.parametrize(("k", "local"), [(5, 5), (9, 4)])
 @pytest.mark.parametrize("kind", ["plain", "grid"])
-def test_values_are_those_written_out(kind, k, local, search):
+@pytest.mark.parametrize("tapers", [False, True])
+def test_values_are_those_written_out(kind, k, local, search, tapers):
     X = np.unique(cloud(3, kind, 40), axis=0)
-    graph, shared, _ = fit(X, k=k, local=local, epsilon=0.7, search=search)
+    graph, shared, _ = fit(X, k=k, local=local, epsilon=0.7, search=search, tapers=tapers)
     Z = np.vstack([X[:5], new_points(X, 0)])
-    assert np.allclose(dense(graph.cross(Z)), written_out(X, Z, np.ones(len(X)), k, local, 0.7), rtol=1e-12)
+    truth = written_out(X, Z, np.ones(len(X)), k, local, 0.7, tapers)
+    assert np.allclose(dense(graph.cross(Z)), truth, rtol=1e-12)
     assert (dense(graph.scale(shared))[:5] == dense(graph.cross(Z))[:5]).all()
 
 
-def test_weights_below_one_count_in_part():
+@pytest.mark.parametrize("tapers", [False, True])
+def test_weights_below_one_count_in_part(tapers):
     X = cloud(4)
     measure = np.random.default_rng(0).uniform(0.05, 3, len(X))
-    graph, *_ = fit(X, measure, k=6)
+    graph, *_ = fit(X, measure, k=6, tapers=tapers)
     Z = new_points(X, 1)
-    assert np.allclose(dense(graph.cross(Z)), written_out(X, Z, measure, 6, 6), rtol=1e-12)
+    assert np.allclose(dense(graph.cross(Z)), written_out(X, Z, measure, 6, 6, tapers=tapers), rtol=1e-12)
+
+
+def test_a_point_that_moves_exchanges_its_last_neighbour_without_a_jump():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    way = X[3] + np.linspace(0, 1, 4001)[:, None] * (X[7] - X[3])
+    steps = {}
+    for tapers in (False, True):
+        graph, *_ = fit(X, k=8, tapers=tapers)
+        weights = np.exp(-dense(graph.cross(way)) / 2)
+        steps[tapers] = np.abs(np.diff(weights / weights.sum(axis=1, keepdims=True), axis=0)).max()
+    assert steps[True] < 0.01  # 1 % of a weight at the cut, and the length of a step
+    assert steps[False] > 10 * steps[True]
 
 
 def test_the_kernel_is_continuous_in_the_weights():

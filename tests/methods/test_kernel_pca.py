@@ -36,7 +36,7 @@ Z = new_points(X, 0, 30)
 )
 def test_kernel_pca_is_scikit_learns(kernel, parameters):
     A, B = (np.abs(X), np.abs(Z)) if "chi2" in kernel else (X, Z)
-    ours = KernelPCA(3, kernel=kernel, **parameters).fit(A)
+    ours = quietly(KernelPCA(3, kernel=kernel, **parameters).fit, A)
     named = kernel in ("rbf", "poly", "cosine", "linear", "sigmoid")  # scikit-learn's own takes no others by name
     call = partial(pairwise_kernels, metric=kernel, **parameters)
     theirs = decomposition.KernelPCA(3, kernel=kernel if named else "precomputed", **(parameters if named else {}))
@@ -52,14 +52,14 @@ def test_kernel_pca_of_a_callable_and_of_given_values():
         return float((x @ y + 1) ** 2 - 3)  # takes negative values
 
     theirs = decomposition.KernelPCA(3, kernel=kernel).fit(X)
-    by_call = KernelPCA(3, kernel=kernel).fit(X)
+    by_call = quietly(KernelPCA(3, kernel=kernel).fit, X)
     table = np.array([[kernel(a, b) for b in X] for a in X])
     rows = np.array([[kernel(a, b) for b in X] for a in Z])
-    given = KernelPCA(3, kernel="precomputed").fit(table)
+    given = quietly(KernelPCA(3, kernel="precomputed").fit, table)
     for model, new in ((by_call, Z), (given, rows)):
         assert up_to_signs(quietly(model.transform, new), theirs.transform(Z)) < 1e-8
-    half = KernelPCA(3, kernel="precomputed", landmarks=60, random_state=0).fit(table)
-    some = KernelPCA(3, kernel=kernel, landmarks=X[half.landmark_indices_]).fit(X)
+    half = quietly(KernelPCA(3, kernel="precomputed", landmarks=60, random_state=0).fit, table)
+    some = quietly(KernelPCA(3, kernel=kernel, landmarks=X[half.landmark_indices_]).fit, X)
     at = half.landmark_indices_
     for answer in (half.transform(rows), half.transform(rows[:, at])):  # to all training rows, or to the landmarks
         assert up_to_signs(answer, quietly(some.transform, Z)) < 1e-8

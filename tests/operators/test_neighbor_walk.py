@@ -8,10 +8,11 @@ from scipy.spatial.distance import cdist
 from catalogue import cloud, new_points, quietly, up_to_signs
 from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering, plan
 from outfold.datasets import circle
+from outfold.operators.neighbor_walk import NEIGHBORS, WIDTH
 
 
-def affinities(X, Z, k):
-    """exp(-d^2 / (r(x)^2 + r_j^2)) of the rows of Z to their k nearest rows of X, which has no ties."""
+def affinities(X, Z, k, epsilon=WIDTH):
+    """exp(-d^2 / (epsilon (r(x)^2 + r_j^2))) of the rows of Z to their k nearest rows of X, which has no ties."""
 
     def nearest(rows):
         squared = cdist(rows, X, "sqeuclidean")
@@ -19,7 +20,7 @@ def affinities(X, Z, k):
         return squared, keep, np.sqrt((squared * keep).sum(axis=1) / k)
 
     squared, keep, own = nearest(Z)
-    return np.where(keep, np.exp(-squared / np.add.outer(own**2, nearest(X)[2] ** 2)), 0.0)
+    return np.where(keep, np.exp(-squared / epsilon / np.add.outer(own**2, nearest(X)[2] ** 2)), 0.0)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
@@ -54,9 +55,9 @@ def test_even_points_on_a_circle_have_the_closed_form():
     angle = 2 * np.pi * np.arange(n) / n
     steps = np.arange(-(k // 2), k // 2 + 1)
     squared = 4 * np.sin(np.pi * steps / n) ** 2
-    w = np.exp(-squared / (2 * squared.mean()))
+    w = np.exp(-squared / (2 * WIDTH * squared.mean()))
     expected = [(w @ np.cos(2 * np.pi * order * steps / n) / w.sum()) ** 2 for order in (1, 1, 2, 2)]
-    maps = DiffusionMaps(4).fit(np.c_[np.cos(angle), np.sin(angle)])
+    maps = DiffusionMaps(4, n_neighbors=k).fit(np.c_[np.cos(angle), np.sin(angle)])
     assert np.allclose(maps.eigenvalues_, expected, rtol=1e-12)
 
 
@@ -118,7 +119,7 @@ def test_joined_components_are_one():
 def test_few_rows_have_fewer_neighbours(rows):
     X = cloud(0, rows=40)[:rows]
     maps = quietly(DiffusionMaps(2).fit, X)
-    assert maps.report_.edges == f"auto: {min(15, max(2, rows // 2))} nearest of each point"
+    assert maps.report_.edges == f"auto: {min(NEIGHBORS, max(2, rows // 2))} nearest of each point"
     with pytest.raises(ValueError, match="smaller than the number of distinct training rows"):
         DiffusionMaps(n_neighbors=rows).fit(X)
 

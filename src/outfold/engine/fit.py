@@ -27,7 +27,8 @@ from .report import Report
 # Most eigenpairs that n_components="auto" computes if there are more anchors than the dense solver takes.
 MOST_PAIRS = 512
 CARRIED_SHARE = 0.5  # of the variance of a coordinate: more, held by five anchors, is a warning
-CARRIED_FROM = 40  # anchors
+CARRIED_FROM = 100  # anchors: of fewer, any five hold much
+DRAWN = 3  # first coordinates, which pictures show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,14 +282,14 @@ def report_on(
 
 
 def few_carriers(report: Report, problem: BuiltProblem, view: Eigenproblem, vectors: Array) -> list[str]:
-    """Return a warning if five anchors hold most of the variance of a coordinate, else nothing.
+    """Return a warning if five anchors hold most of the variance of one of the first coordinates, else nothing.
 
-    Components of the graph have a warning of their own, and of few anchors any five hold much.
+    Components of the graph have a warning of their own.
     """
     operator = problem.operator
     if report.components > 1 or operator.size < CARRIED_FROM:
         return []
-    functions, mass = operator.functions(vectors), operator.measure / operator.measure.sum()
+    functions, mass = operator.functions(vectors[:, :DRAWN]), operator.measure / operator.measure.sum()
     held = mass[:, None] * np.square(functions - mass @ functions)
     share = np.partition(held, -5, axis=0)[-5:].sum(axis=0) / held.sum(axis=0)
     if not (share > CARRIED_SHARE).any():

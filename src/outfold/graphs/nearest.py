@@ -11,6 +11,13 @@ d^2 / (r(x) r_j) to second order. An outlier, whose r is its distance to the dat
 r is small; the product would leave it alone. All of it is a function of distances to the anchors, so new points have
 it, and it is exact for any index that answers the same question in the same way.
 
+A kernel that is cut where it still weighs jumps: a point that moves exchanges its last neighbour for another. So
+weights fall to nearly 0 at the distance R(x) of the last neighbour (``tapers``):
+
+    w(x, x_j) = exp(-d^2 / (epsilon (r(x)^2 + r_j^2))) (TAPER_FLOOR + (1 - TAPER_FLOOR) (1 - d^2 / R(x)^2))
+
+The floor keeps neighbours of a point that are all equally far.
+
 Support must fall with the distance from the data, which d / r(x) does not. It is the mass in units of the anchors:
 sum_j c_j exp(-d^2 / (2 r_j^2)), c_j the count of an anchor.
 """
@@ -35,13 +42,15 @@ from .bridges import add_bridges
 from .drawing import unit_floor
 from .protocols import Geometry
 
+TAPER_FLOOR = 0.01  # weight of the last neighbour, relative to a kernel without taper
+
 
 @dataclass(frozen=True)
 class Shared:
     """The nearest anchors of some rows: lists, the count of each entry, and the local scale r(x) of each row."""
 
     lists: Lists
-    shares: Array | None  # how much of a neighbour each entry is; None: all are 1
+    shares: Array | None  # how much of a neighbour each entry is, tapered; None: all are 1
     unit: Array
 
 
@@ -56,17 +65,20 @@ class NearestAnchors(Geometry):
     unit: Annotated[Array, Axes("n"), POSITIVE]  # r of the anchors
     floor: float  # least r
     epsilon: float = 1.0  # of the kernel: an entry that counts c < 1 is longer by -2 epsilon log c
+    tapers: bool = False  # whether weights fall to nearly 0 at the last neighbour
     # CSR: edges that join components, with the cap of their squared length.
     bridges: Annotated[csr_array | None, Axes("n n")] = None
 
     @classmethod
     def fit(
-        cls, search: Search, measure: Array, k: float, local: float, epsilon: float, runner: Threads
+        cls, search: Search, measure: Array, k: float, local: float, runner: Threads, *, epsilon: float, tapers: bool
     ) -> tuple[NearestAnchors, Shared, Reference]:
         """Return the geometry of the anchors, the anchors that each of them keeps, and their support."""
         counted = np.minimum(measure, 1.0)
         none = np.ones(len(counted))
-        graph = cls(search=search, counted=counted, k=k, local=local, unit=none, floor=0.0, epsilon=epsilon)
+        graph = cls(
+            search=search, counted=counted, k=k, local=local, unit=none, floor=0.0, epsilon=epsilon, tapers=tapers
+        )
         shared = graph.select(search.distances.anchors, runner)
         floor = unit_floor(shared.unit, counted)
         shared = replace(shared, unit=np.maximum(shared.unit, floor))
@@ -132,7 +144,17 @@ class NearestAnchors(Geometry):
         if (kept < counts).any():
             nearest = np.arange(len(lists.index)) - np.repeat(lists.ptr[:-1], counts) < np.repeat(kept, counts)
             shares, lists = shares[nearest], lists.select(nearest)
+        if self.tapers:
+            shares *= self._taper(lists)
         return Shared(lists, None if (shares == 1).all() else shares, np.maximum(unit, self.floor))
+
+    def _taper(self, lists: Lists) -> Array:
+        """Return the factor of each entry. R^2 is a mean over the last neighbour's count: continuous in weights."""
+        last = np.empty(len(lists.ptr) - 1)
+        csr.mean_at_rank(lists.ptr, lists.index, lists.squared, self.counted, float(self.k), last, 0, len(last))
+        part = lists.squared / np.repeat(np.maximum(last, np.finfo(float).tiny), np.diff(lists.ptr))
+        factor: Array = 1 - (1 - TAPER_FLOOR) * np.minimum(part, 1.0)
+        return factor
 
     def scale(self, shared: Shared) -> csr_array:
         """Return the squared distances in local units, longer where an entry counts in part, as CSR."""

@@ -50,7 +50,7 @@ class Roseland(SpectralMethod):
         How many rows, which fraction of them, or the points themselves. "auto": 4 sqrt(n), at least 500.
     epsilon : float, rule name or rule
         Gaussian kernel: w = exp(-d^2 / (2 epsilon)); rules use the distances between landmarks. Adaptive kernel: the
-        width in local units, 1/2 by default.
+        width in local units, 1 by default.
     kernel : "auto", "adaptive" or "gaussian"
         "auto": "gaussian" if ``epsilon`` is given, or ``n_neighbors=None``; else "adaptive". "adaptive":
         w = exp(-d^2 / (epsilon (r(x)^2 + r_k^2))), r the root mean square distance to the nearest landmarks: diffusion
@@ -121,8 +121,8 @@ class Roseland(SpectralMethod):
         rule = parameters.bandwidth(self.epsilon, auto=bandwidths.Fixed(WIDTH))
         if not isinstance(rule, bandwidths.Fixed) or not math.isfinite(rule.epsilon):
             raise ValueError(
-                f"kernel='adaptive' measures in local units, so epsilon={self.epsilon!r} must be 'auto' ({WIDTH}) or a "
-                "number near 1."
+                f"kernel='adaptive' measures in local units, so epsilon={self.epsilon!r} must be 'auto' ({WIDTH:g}) "
+                "or a number near 1."
             )
         if self.n_neighbors is None:
             raise ValueError(

@@ -121,7 +121,7 @@ class AffinityMethod(SpectralMethod):
     ----------
     epsilon : float, rule name or rule
         Gaussian kernel: w = exp(-d^2 / (2 epsilon)). Names of rules: "auto", "median", "neighbor", "percentile",
-        "slope". Adaptive and variable kernels: the width in local units, 1/2 and 1 by default.
+        "slope". Adaptive and variable kernels: the width in local units, 1 by default.
     kernel : "auto", "adaptive", "variable", "gaussian", "self_tuning", "continuous_knn", "precomputed" or callable
         "auto": "gaussian" if ``epsilon`` is given, or ``threshold``, or a rule other than a number of neighbours, or
         ``solver=LowRank()``, or ``extension="least_squares"``; else "adaptive". "adaptive":
@@ -240,12 +240,11 @@ class AffinityMethod(SpectralMethod):
 
     def _local_width(self) -> float:
         """Return epsilon of a kernel in local units."""
-        auto = 1.0 if self._resolved_kernel() == "variable" else WIDTH
-        rule = parameters.bandwidth(self.epsilon, auto=bandwidths.Fixed(auto))
+        rule = parameters.bandwidth(self.epsilon, auto=bandwidths.Fixed(WIDTH))
         if not isinstance(rule, bandwidths.Fixed) or not math.isfinite(rule.epsilon):
             raise ValueError(
                 f"kernel={self.kernel!r} measures in local units, so epsilon={self.epsilon!r} must be 'auto' "
-                f"({auto:g}) or a number near 1."
+                f"({WIDTH:g}) or a number near 1."
             )
         return float(rule.epsilon)
 

@@ -176,7 +176,8 @@ class LandmarkDiffusion(Eigenproblem):
         search, ones = neighbors.build(self.metric.fit(points), edges.search), np.ones(len(points))
         epsilon, how = self.kernel_width, f"local scale: root mean square distance to {edges.k} landmarks"
         kernel = GaussianKernel(Bandwidth(epsilon, how))
-        return NearestAnchors.fit(search, ones, edges.k, edges.k, epsilon, runner)[0], kernel, search.exact
+        geometry, *_ = NearestAnchors.fit(search, ones, edges.k, edges.k, runner, epsilon=epsilon, tapers=True)
+        return geometry, kernel, search.exact
 
     @property
     def kernel_width(self) -> float:

@@ -54,7 +54,7 @@ from .variable_rates import Generator, RateProblem, RateRule, local_dimension_of
 from .walk import Walk
 
 NEIGHBORS = 20  # of a point, if the caller gives no number
-WIDTH = 0.5  # epsilon in local units, if the caller gives none: two steps of the kernel have width 1
+WIDTH = 1.0  # epsilon in local units, if the caller gives none
 SECOND_NEIGHBORS = 6  # entries of A per entry of W, for plans: right for surfaces
 
 
@@ -134,6 +134,11 @@ class NeighborWalk(Eigenproblem):
         return self.metric is None
 
     @property
+    def tapers(self) -> bool:
+        """Whether weights fall to nearly 0 at the last neighbour; a generator counts on a Gaussian that is cut."""
+        return not isinstance(self.normalization, Generator)
+
+    @property
     def streams(self) -> bool:
         return not self.given
 
@@ -151,7 +156,9 @@ class NeighborWalk(Eigenproblem):
             anchors = along_the_tree(anchors, self.metric)
         search = neighbors.build(self._distances(anchors), self.search)
         k, local, dimension = self._counts(search, anchors.measure, runner)
-        geometry, shared, reference = NearestAnchors.fit(search, anchors.measure, k, local, self.epsilon, runner)
+        geometry, shared, reference = NearestAnchors.fit(
+            search, anchors.measure, k, local, runner, epsilon=self.epsilon, tapers=self.tapers
+        )
         measured = geometry.scale(shared)
         how = f"local scale: root mean square distance to {local:g} neighbours"
         kernel = GaussianKernel(Bandwidth(self.epsilon, how, dimension))
