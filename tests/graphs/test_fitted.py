@@ -129,6 +129,7 @@ def test_tree_and_brute_force_agree_to_the_bit():
             assert np.array_equal(a.data, b.data)
 
 
+@pytest.mark.filterwarnings("ignore:Coordinate . shows outliers")  # a Gaussian cloud has some
 def test_threshold_at_rounding_equals_the_dense_kernel():
     X, Z = np.random.default_rng(0).normal(size=(400, 2)), np.random.default_rng(1).normal(size=(50, 2))
     dense = DiffusionMaps(6, epsilon=0.1, n_neighbors=None).fit(X)

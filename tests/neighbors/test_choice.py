@@ -25,6 +25,7 @@ def test_a_transformer_can_search():
     np.testing.assert_allclose(quietly(found.transform, Z), quietly(exact.transform, Z), atol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:Coordinate . shows outliers")  # a Gaussian cloud has some
 def test_a_slow_exact_search_names_the_seconds_and_the_extra(monkeypatch):
     monkeypatch.setattr(choice, "SLOW_SECONDS", 0.0)
     monkeypatch.setitem(__import__("sys").modules, "faiss", None)

@@ -7,6 +7,7 @@ from outfold import DiffusionMaps, graphs
 from outfold.neighbors import faiss
 
 
+@pytest.mark.filterwarnings("ignore:Coordinate . shows outliers")  # a Gaussian cloud has some
 def test_inverted_lists_are_used_for_much_data_and_their_gap_is_stored(monkeypatch):
     pytest.importorskip("faiss")
     monkeypatch.setattr(faiss, "FLAT_WORK", 0)

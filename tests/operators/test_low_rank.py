@@ -49,6 +49,7 @@ def by_matrices(X, Y, Z, epsilon, alpha, measure):
 
 @pytest.mark.parametrize("alpha", [0, 0.5, 1])
 @pytest.mark.parametrize("t", [0, 1, 2.5])
+@pytest.mark.filterwarnings("ignore:Coordinate . shows outliers")  # a Gaussian cloud has some
 def test_all_points_as_landmarks_are_plain_diffusion_maps(alpha, t):
     """To 1e-8: landmarks that the others explain to 1e-10 are left out, n of them move a degree by n times that."""
     ring = around(np.random.default_rng(0).uniform(0, 6, 150))
@@ -169,6 +170,7 @@ def test_a_larger_tolerance_leaves_out_more_landmarks():
     assert models[0].report_.edges == f"all landmarks, {kept[0]} of 150 independent"
 
 
+@pytest.mark.filterwarnings("ignore:Coordinate . shows outliers")  # a Gaussian cloud has some
 def test_laplacian_eigenmaps_and_spectral_clustering_take_it():
     full = LaplacianEigenmaps(3, epsilon=0.8).fit(X)
     low = LaplacianEigenmaps(3, epsilon=0.8, landmarks=X, solver=LowRank()).fit(X)

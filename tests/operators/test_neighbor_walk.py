@@ -11,8 +11,8 @@ from outfold.datasets import circle
 from outfold.operators.neighbor_walk import NEIGHBORS, WIDTH
 
 
-def affinities(X, Z, k, epsilon=WIDTH):
-    """exp(-d^2 / (epsilon (r(x)^2 + r_j^2))) of the rows of Z to their k nearest rows of X, which has no ties."""
+def affinities(X, Z, k, epsilon=WIDTH, tapers=True):
+    """exp(-d^2 / (epsilon (r(x)^2 + r_j^2))), tapered, of the rows of Z to their k nearest rows of X: without ties."""
 
     def nearest(rows):
         squared = cdist(rows, X, "sqeuclidean")
@@ -20,7 +20,8 @@ def affinities(X, Z, k, epsilon=WIDTH):
         return squared, keep, np.sqrt((squared * keep).sum(axis=1) / k)
 
     squared, keep, own = nearest(Z)
-    return np.where(keep, np.exp(-squared / epsilon / np.add.outer(own**2, nearest(X)[2] ** 2)), 0.0)
+    taper = 1 - 0.99 * tapers * squared / np.sort(squared, axis=1)[:, [k - 1]]
+    return np.where(keep, np.exp(-squared / epsilon / np.add.outer(own**2, nearest(X)[2] ** 2)) * taper, 0.0)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
@@ -55,7 +56,7 @@ def test_even_points_on_a_circle_have_the_closed_form():
     angle = 2 * np.pi * np.arange(n) / n
     steps = np.arange(-(k // 2), k // 2 + 1)
     squared = 4 * np.sin(np.pi * steps / n) ** 2
-    w = np.exp(-squared / (2 * WIDTH * squared.mean()))
+    w = np.exp(-squared / (2 * WIDTH * squared.mean())) * (1 - 0.99 * squared / squared.max())
     expected = [(w @ np.cos(2 * np.pi * order * steps / n) / w.sum()) ** 2 for order in (1, 1, 2, 2)]
     maps = DiffusionMaps(4, n_neighbors=k).fit(np.c_[np.cos(angle), np.sin(angle)])
     assert np.allclose(maps.eigenvalues_, expected, rtol=1e-12)

@@ -18,6 +18,7 @@ from outfold import ClassicalMDS, DiffusionMaps, Isomap, KernelPCA
         (DiffusionMaps(3, metric="precomputed", epsilon=1.0), "distances"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Coordinate . shows outliers")  # a Gaussian cloud has some
 def test_the_order_of_a_given_table_decides_no_sign(method, kind):
     """Third moments do, in the unit of each function, whatever the number of rows."""
     X = np.random.default_rng(0).gamma(2.0, size=(300, 3)) * [3.0, 2.0, 1.0]

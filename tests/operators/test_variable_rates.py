@@ -49,7 +49,7 @@ def test_it_is_the_dense_formula(alpha):
     X, k, dim = cloud(1, rows=80, features=2), 8, 2.0
     r = np.sqrt(np.sort(cdist(X, X, "sqeuclidean"), axis=1)[:, :k].mean(axis=1))
     maps = DiffusionMaps(3, kernel=Variable(dim), n_neighbors=k, alpha=alpha, t=0).fit(X)
-    W = affinities(X, X, k, 1.0)
+    W = affinities(X, X, k, 1.0, tapers=False)
     A = W / W.sum(axis=0) @ W.T
     a = alpha - 0.5 - 1 / dim
     weight = (A.sum(axis=1) / r**dim) ** -a

@@ -155,12 +155,13 @@ def test_the_rates_of_the_variable_kernel_are_those_of_the_manifold_whatever_the
 def test_the_adaptive_kernel_sees_an_even_circle_in_its_own_metric():
     """Sampling is even in local units: with F the cumulative angle, the functions are cos kF and sin kF.
 
-    The error of functions and eigenvalues is of second order in the length of a step over k neighbours, 2 pi k / n.
+    The error of functions and eigenvalues is of second order in the angle that k neighbours span: r is taken to be the
+    same at both ends of a step, and the step to be straight. That angle is at most 2 pi k / n over the least density.
     """
     n, k = 2000, 15
     X, even = quantile_circle(n, 0.8), quantile_circle(n, 0.0)
     maps, plain = (DiffusionMaps(4, n_neighbors=k, t=0).fit(points) for points in (X, even))
-    error = (2 * np.pi * k / n) ** 2
+    error = (2 * np.pi * k / n / (1 - 0.8)) ** 2
     truth = np.column_stack([even, even[:, 0] ** 2 - even[:, 1] ** 2, 2 * even[:, 0] * even[:, 1]])  # k = 1 and 2
     assert LinearRegression().fit(maps.embedding_, truth).score(maps.embedding_, truth) >= 1 - error**2
     np.testing.assert_allclose(1 - maps.eigenvalues_, 1 - plain.eigenvalues_, rtol=error)
@@ -200,6 +201,7 @@ def test_unnormalized_eigenvectors_satisfy_their_equation():
     np.testing.assert_allclose((v**2).mean(axis=0), 1, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:Coordinate . shows outliers")  # a Gaussian cloud has some
 def test_every_row_duplicated_changes_nothing():
     X = cloud(7, rows=50)
     one, two = (DiffusionMaps(3, epsilon=0.5).fit(A) for A in (X, np.vstack([X, X])))

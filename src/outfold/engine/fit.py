@@ -287,7 +287,7 @@ def few_carriers(report: Report, problem: BuiltProblem, view: Eigenproblem, vect
     Components of the graph have a warning of their own.
     """
     operator = problem.operator
-    if report.components > 1 or operator.size < CARRIED_FROM:
+    if view.against_outliers is None or report.components > 1 or operator.size < CARRIED_FROM:
         return []
     functions, mass = operator.functions(vectors[:, :DRAWN]), operator.measure / operator.measure.sum()
     held = mass[:, None] * np.square(functions - mass @ functions)

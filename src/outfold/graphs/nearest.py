@@ -19,7 +19,7 @@ weights fall to nearly 0 at the distance R(x) of the last neighbour (``tapers``)
 The floor keeps neighbours of a point that are all equally far.
 
 Support must fall with the distance from the data, which d / r(x) does not. It is the mass in units of the anchors:
-sum_j c_j exp(-d^2 / (2 r_j^2)), c_j the count of an anchor.
+sum_j c_j exp(-d^2 / (2 r_j^2)), c_j the count of an anchor, tapered as above.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from scipy.sparse import csr_array
 from .._loops import csr, selection
 from .._runtime.threads import Threads
 from .._runtime.typing import POSITIVE, Array, Axes, Interval
+from ..data.weights import weighted_quantile
 from ..distances import LARGEST_ENTRY, SearchedDistances, clip_entries
 from ..neighbors import Lists, Search
 from ..trust import LOG_FLOOR, Reference
@@ -98,6 +99,11 @@ class NearestAnchors(Geometry):
     @property
     def row_entries(self) -> int:
         return self.search.row_entries
+
+    @property
+    def width(self) -> float:
+        """epsilon r^2 of the median anchor: the width of the kernel in the units of the data."""
+        return self.epsilon * weighted_quantile(np.square(self.unit), self.counted, 0.5)
 
     @cached_property
     def _whole(self) -> bool:
@@ -188,8 +194,10 @@ class NearestAnchors(Geometry):
         logs = -0.5 * lists.squared / np.square(self.unit)[lists.index]
         if not self._whole:
             logs += np.log(self.counted[lists.index])
-        if without_self:  # the rows are the anchors
-            logs[lists.rows() == lists.index] = -np.inf
+        if self.tapers:
+            logs += np.log(self._taper(lists))
+        if without_self:  # as a new row sees the anchors, which lies on none of them
+            logs[lists.squared == 0] = -np.inf
         largest = np.maximum.reduceat(logs, lists.ptr[:-1])
         with np.errstate(invalid="ignore", divide="ignore"):
             sums = np.add.reduceat(np.exp(logs - np.repeat(largest, np.diff(lists.ptr))), lists.ptr[:-1])

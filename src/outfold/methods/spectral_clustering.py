@@ -101,9 +101,11 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
 def _greedy_centres(features: Array, measure: Array, count: int) -> Array:
     """Return starting centres for k-means, (count, columns): each the candidate that lowers the cost most.
 
-    Nothing is random. The candidates are rows at even steps of mass along the first coordinate, so weights count as
-    repeats. If there are many rows, the cost is a sum over rows chosen in the same way.
+    Nothing is random. The candidates are all distinct rows or, of many, rows at even steps of mass along the first
+    coordinate, so weights count as repeats. If there are many rows, the cost is a sum over rows chosen in the same way.
     """
+    if len(features) <= 4000:
+        features, measure = _merge_equal(features, measure)
     order = np.lexsort(features.T[::-1])
     mass = np.cumsum(measure[order])
 
@@ -123,3 +125,11 @@ def _greedy_centres(features: Array, measure: Array, count: int) -> Array:
         cost = np.minimum(cost, squared[best])
         chosen.append(pool[best])
     return np.array(chosen)
+
+
+def _merge_equal(features: Array, measure: Array) -> tuple[Array, Array]:
+    """Return the rows that differ by more than rounding, and the mass of each; rows without mass are left out."""
+    size = np.abs(features).max(initial=np.finfo(float).tiny)
+    _, first, member = np.unique(np.round(features / size, 9), axis=0, return_index=True, return_inverse=True)
+    mass = np.bincount(member.ravel(), weights=measure)
+    return features[first[mass > 0]], mass[mass > 0]

@@ -104,6 +104,10 @@ class LandmarkDiffusion(Eigenproblem):
         kernel = self.kernel if self.local or not isinstance(self.kernel, Kernel) else self.kernel.at(epsilon)
         return replace(self, kernel=kernel, checkpoint=Checkpoint())
 
+    @property
+    def against_outliers(self) -> str:
+        return "Raise n_neighbors"
+
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         chosen = isinstance(self.edges, DenseOrNearest) or self.chosen
         anchors = along_the_tree(anchors, self.metric)
@@ -139,7 +143,7 @@ class LandmarkDiffusion(Eigenproblem):
             reference=reference,
             edges=("auto: " if chosen else "") + self.describe(edges) + ("" if exact else ", found approximately"),
             degree=degree,
-            bandwidth=kernel.bandwidth,
+            bandwidth=_bandwidth_of(geometry, kernel),
             kept=passes.kept if isinstance(rows, InMemory) else None,
             gathered=gathered,
         )
@@ -248,6 +252,13 @@ class LandmarkDiffusion(Eigenproblem):
                 f"n_neighbors (now {report.edges}), epsilon (now {report.epsilon:.3g}) or the number of landmarks."
             )
         return found + amplification_concerns(report)
+
+
+def _bandwidth_of(geometry: Geometry, kernel: FittedKernel) -> Bandwidth:
+    """Return the bandwidth in the units of the data."""
+    if isinstance(geometry, NearestAnchors):
+        return replace(kernel.bandwidth, epsilon=geometry.width)
+    return kernel.bandwidth
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -477,12 +477,14 @@ class NearPasses(Passes):
         return W
 
     def _local_mass(self, lists: Lists) -> Array | None:
-        """Return the log mass of each row in units of the landmarks; None: the log of its weights' sum."""
+        """Return the log mass of each row in units of the landmarks, without itself; None: the log of its weights' sum."""
         geometry = self.geometry
         if not isinstance(geometry, NearestAnchors):
             return None
         blocks = row_blocks(len(lists.ptr) - 1, 16 * self._width)
-        parts = self.runner.map(lambda rows: geometry.log_mass(lists.of_rows(rows)), blocks, "support")
+        parts = self.runner.map(
+            lambda rows: geometry.log_mass(lists.of_rows(rows), without_self=True), blocks, "support"
+        )
         support: Array = np.maximum(np.concatenate(list(parts)), LOG_FLOOR)
         return support
 

@@ -170,6 +170,10 @@ class LowRankDiffusion(Eigenproblem):
     def alone(self, epsilon: float) -> LowRankDiffusion:
         return replace(self, kernel=self.kernel.at(epsilon))
 
+    @property
+    def against_outliers(self) -> str:
+        return "Leave solver out, for kernel='adaptive'"
+
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         asked = len(anchors.points)
         survey = AllPairs().statistics(self.metric, anchors.points, np.ones(asked), runner)

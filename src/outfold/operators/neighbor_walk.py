@@ -150,6 +150,10 @@ class NeighborWalk(Eigenproblem):
     def feature_metric(self) -> Metric | None:
         return self.metric
 
+    @property
+    def against_outliers(self) -> str:
+        return "Raise n_neighbors"
+
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""
         if self.metric is not None:
@@ -182,7 +186,7 @@ class NeighborWalk(Eigenproblem):
             columns=anchors.index if self.given else None,
             edges=self._describe(geometry) + ("" if search.exact else ", found approximately"),
             degree=measured.nnz / len(anchors.measure),
-            bandwidth=kernel.bandwidth,
+            bandwidth=replace(kernel.bandwidth, epsilon=geometry.width),
             kept=self._keep_lists(rows, anchors, geometry, measured),
             revise=_cap_rates if isinstance(self.normalization, Generator) else None,
         )

@@ -53,9 +53,9 @@ class Eigenproblem:
         return None
 
     @property
-    def against_outliers(self) -> str:
-        """What to do if a few outliers carry a coordinate: the beginning of a sentence."""
-        return "Raise n_neighbors"
+    def against_outliers(self) -> str | None:
+        """What to do if a few outliers carry a coordinate, as the beginning of a sentence; None: they may well."""
+        return None
 
     @property
     def reads_rows(self) -> bool:
