@@ -215,7 +215,7 @@ def test_drift_is_reported_and_larger_when_the_data_change():
     assert same.report_.drift is None
     before = same.eigenvalues_
     same.update(more[:300])
-    quietly(other.update, more[position[:, 0] > 0][:300] + [0.5, 0.0, 0.0])  # 20 of them lie outside the data
+    quietly(other.update, more[position[:, 0] > 0][:300] + np.array([0.5, 0.0, 0.0]))  # 20 of them lie outside the data
     calm, shaken = same.report_.drift, other.report_.drift
     assert (calm.rows, calm.updates, calm.exact) == (300, 1, False)
     assert 0 < calm.moved < 0.03

@@ -477,7 +477,7 @@ class NearPasses(Passes):
         return W
 
     def _local_mass(self, lists: Lists) -> Array | None:
-        """Return the log mass of each row in units of the landmarks, without itself; None: the log of its weights' sum."""
+        """Return the log mass of each row without itself, in units of the landmarks; None: that of its weights."""
         geometry = self.geometry
         if not isinstance(geometry, NearestAnchors):
             return None
