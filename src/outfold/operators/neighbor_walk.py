@@ -233,7 +233,12 @@ class NeighborWalk(Eigenproblem):
         alpha = self.normalization.alpha if isinstance(self.normalization, Markov) else 0.0
         weight = walk.degree**-alpha
         operator = self.normalization.fit(A, measure)
-        total = operator.total if isinstance(operator, MarkovOperator) else 1.0
+        total = 1.0
+        if isinstance(operator, MarkovOperator):
+            total = operator.total
+            if operator.sparse:  # A has several times the entries of W
+                scale = weight * measure / np.sqrt(operator.stationary * total)
+                operator = replace(operator, square_root=walk.square_root(scale))
         markov = _markov_rule(walk, geometry, kernel, weight, total)
         rule: RowRule
         if isinstance(self.normalization, Unnormalized):

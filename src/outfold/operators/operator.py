@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
@@ -76,6 +77,7 @@ class Operator:
     runner: Threads = field(default_factory=Threads)
     smooth: Array | None = None  # (n, few): smooth functions, see `crowding`
     guess: Array | None = None  # (n, few): approximate eigenvectors, from which a solver may start
+    square_root: Sparse | None = field(default=None, repr=False)  # B, if S = B B' and products through B are quicker
 
     both_ends: ClassVar[bool] = False  # the eigenvalues largest in magnitude are wanted, whatever their sign
     near: ClassVar[float] = 1e-8  # eigenvalues closer than this to ``top``, relative to ``spread``, equal it
@@ -92,18 +94,29 @@ class Operator:
 
     def matmat(self, V: Array, out: Array | None = None) -> Array:
         """Return S V, in ``out`` if there is one (fresh memory costs as much as a product)."""
+        if self.square_root is None:
+            return self._times(self.matrix, V, out)
+        return self._times(self.square_root, self._times(self._transposed_root, V), out)
+
+    @cached_property
+    def _transposed_root(self) -> Sparse:
+        B = self.square_root
+        assert B is not None
+        transposed: Sparse = csr_array((B.data, B.indices, B.indptr), shape=B.shape).T.tocsr()
+        return transposed
+
+    def _times(self, M: Matrix, V: Array, out: Array | None = None) -> Array:
         product: Array
-        M = self.matrix
         if isinstance(M, np.ndarray) or V.shape[1] == 1:
             product = M @ V
             return product
-        product = np.empty(V.shape) if out is None else out
+        product = np.empty((M.shape[0], V.shape[1])) if out is None else out
         V = np.ascontiguousarray(V)
 
         def fill(block: slice) -> None:
             csr.times_block(M.indptr, M.indices, M.data, V, product, block.start, block.stop)
 
-        self.runner.run(fill, row_blocks(self.size, 16 * V.shape[1]))
+        self.runner.run(fill, row_blocks(len(product), 16 * V.shape[1]))
         return product
 
     def diagonal(self) -> Array:

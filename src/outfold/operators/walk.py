@@ -37,6 +37,13 @@ class Walk:
         product: Sparse = gram(scaled.indptr, scaled.indices, scaled.data, W.shape[0], runner)
         return product
 
+    def square_root(self, scale: Array) -> Sparse:
+        """Return B with B B' = diag(scale) A diag(scale)."""
+        W = self.W
+        values = W.data * np.repeat(scale, np.diff(W.indptr)) / np.sqrt(self.seen)[W.indices]
+        root: Sparse = csr_array((values, W.indices, W.indptr), shape=W.shape)
+        return root
+
     def sums(self, weight: Array) -> Array:
         """c = W'(m ``weight``)."""
         return np.asarray((self.measure * weight) @ self.W)

@@ -123,12 +123,21 @@ class _Filter:
 
     def _polynomial(self, v: Array) -> Array:
         S, middle, half = self.operator.matrix, (self.cut + self.low) / 2, (self.cut - self.low) / 2
+        if self.operator.square_root is not None:
+            return self._through_root(v, middle, half)
         blocks = row_blocks(len(v), 16)
         before, now = v, v
         for k in range(self.degree):
             scale, minus, out = (1 if k == 0 else 2) / half, float(k > 0), np.empty(len(v))
             self.operator.runner.run(_three_terms(S, now, before, scale, middle, minus, out), blocks)
             before, now = now, out
+        return now
+
+    def _through_root(self, v: Array, middle: float, half: float) -> Array:
+        before, now = np.zeros(len(v)), v
+        for k in range(self.degree):
+            image = self.operator.matmat(now[:, None])[:, 0]
+            before, now = now, (1 if k == 0 else 2) / half * (image - middle * now) - (k > 0) * before
         return now
 
 
