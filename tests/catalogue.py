@@ -231,7 +231,7 @@ def smallest(estimator) -> float:
 
 
 def has_rates(estimator) -> bool:
-    """Whether ``eigenvalues_`` are rates, of a kernel whose row divides by 1 - mu s >= 1/2."""
+    """Whether ``eigenvalues_`` are rates, of a kernel whose row divides by 1 - mu s >= 1/4."""
     kernel = getattr(estimator, "kernel", "")
     return isinstance(kernel, kernels.Variable) or kernel == "variable"
 

@@ -211,15 +211,15 @@ def test_every_row_duplicated_changes_nothing():
 
 @pytest.mark.parametrize("kernel", ["gaussian", "adaptive", "variable"])
 def test_rotation_translation_and_scale_change_nothing(kernel):
-    """But epsilon of a Gaussian, a squared length, and the rates of "variable", one over a squared length."""
+    """But epsilon, a squared length, and the rates of "variable", one over a squared length."""
     X = cloud(8, rows=60)
     turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
     estimator = DiffusionMaps(3, kernel=kernel, t=0 if kernel == "variable" else 1)
     base = clone(estimator).fit(X)
     for moved, factor, tol in ((X @ turn, 1, 1e-11), (X + 10, 1, 1e-11), (X * 8, 64, 1e-13), (X * 3, 9, 1e-11)):
         maps = clone(estimator).fit(moved)
-        width, pace = (factor if kernel == one else 1 for one in ("gaussian", "variable"))
-        np.testing.assert_allclose(maps.epsilon_, base.epsilon_ * width, rtol=1e-12)
+        pace = factor if kernel == "variable" else 1
+        np.testing.assert_allclose(maps.epsilon_, base.epsilon_ * factor, rtol=1e-12)
         np.testing.assert_allclose(maps.eigenvalues_ * pace, base.eigenvalues_, atol=1e-12)
         assert np.abs(np.abs(maps.embedding_) - np.abs(base.embedding_)).max() < tol
 

@@ -16,6 +16,7 @@ their neighbours. See :mod:`outfold.graphs.nearest` for the neighbours and r.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -188,8 +189,28 @@ class NeighborWalk(Eigenproblem):
             degree=measured.nnz / len(anchors.measure),
             bandwidth=replace(kernel.bandwidth, epsilon=geometry.width),
             kept=self._keep_lists(rows, anchors, geometry, measured),
-            revise=_cap_rates if isinstance(self.normalization, Generator) else None,
+            revise=partial(self._revise, rows, anchors, measure, needed, runner)
+            if isinstance(self.normalization, Generator)
+            else None,
         )
+
+    def _revise(
+        self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads,
+        problem: BuiltProblem, values: Array, vectors: Array,
+    ) -> tuple[BuiltProblem, bool]:  # fmt: skip
+        """Return the problem with a finer local scale or with s capped, and True, if the eigenvalues ask for it."""
+        through, rule = problem.normalization, problem.rule
+        assert isinstance(rule, RateRule)
+        geometry = rule.geometry
+        assert isinstance(through, ThroughAnchors)
+        assert isinstance(through.inner, RateProblem)
+        assert isinstance(geometry, NearestAnchors)
+        assert isinstance(self.normalization, Generator)
+        most = through.inner.resolving(geometry.local, float(-values.min()))
+        if isinstance(self.k, str) and most < int(geometry.local):
+            finer = replace(self, normalization=replace(self.normalization, most=most))
+            return finer.build(rows, anchors, measure, needed, runner), True
+        return _cap_rates(problem, values, vectors)
 
     def _distances(self, anchors: Anchors) -> SearchedDistances:
         if self.metric is not None:

@@ -11,7 +11,8 @@ mass and the second moment that a Gaussian keeps if it is cut at the last neighb
 
     psi(x) = p(x, .) back(psi) / (1 - mu s(x))
 
-which has a pole at s(x) = 1 / mu: s is capped so that mu s <= 1/2 for the computed pairs, in fit and row alike.
+which has a pole at s(x) = 1 / mu. So fewer neighbours set the scale if many pairs are wanted, and on the few rows where
+that is not enough s is capped so that mu s <= 3/4, in fit and row alike.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ from .spectrum import spectral_dimension
 from .walk import Walk
 
 LOCAL_NEIGHBORS = 8  # least number of neighbours that set the local scale
-MOST_LOCAL = 64  # most
+FEWEST_LOCAL = 6  # the same, if many pairs are wanted
 MOST_NEIGHBORS = 128
 DIMENSION_NEIGHBORS = 16  # neighbours by which the dimension is estimated
 SLOWEST = 1e-6  # least s, in units of its median: rows with many near copies must not set the scale of the spectrum
-MOST_RATE = 0.5  # largest mu s
+MOST_RATE = 0.75  # largest mu s: new rows are divided by 1/4 at the least
 
 
 def local_dimension_of(search: Search, counted: Array, runner: Threads) -> float:
@@ -98,7 +99,7 @@ class RateRule(RowRule):
         return self.rows(self.geometry.anchors[self.nearest(Z)])
 
     def at(self, eigenvalues: Array) -> RateRule:
-        """Return the rule for these rates; a row that is farther from the data than any anchor has mu s <= 1/2 too.
+        """Return the rule for these rates; a row that is farther from the data than any anchor has mu s <= 3/4 too.
 
         Rates are 0 or more, and 0 up to rounding for contrasts between components, which need no cap: they are constant
         on what a row sees.
@@ -124,6 +125,7 @@ class Generator:
     alpha: float = 1.0
     time: float = 0.0
     dim: Annotated[float | None, Interval(0.0, open_low=True)] = None  # None: estimated
+    most: int = 64  # neighbours that set the local scale, at most
 
     def neighbors(self, count: float, dim: float) -> tuple[float, float]:
         """Return how many neighbours set the local scale, and how many a point keeps.
@@ -135,7 +137,7 @@ class Generator:
         wide = np.clip((6 * dim / (dim + 2)) ** (dim / 2), 2.0, 8.0)
 
         def local(n: float) -> int:
-            return int(np.clip(0.3 * n ** (2 / (dim + 2)), LOCAL_NEIGHBORS, MOST_LOCAL))
+            return int(np.clip(0.3 * n ** (2 / (dim + 2)), min(LOCAL_NEIGHBORS, self.most), self.most))
 
         def kept(n: float) -> int:
             return int(np.clip(wide * local(n), 3 * LOCAL_NEIGHBORS, MOST_NEIGHBORS))
@@ -215,7 +217,7 @@ class RateProblem(Normalization):
         return RateRule(markov=markov, rates=np.empty(0), pace=self.pace, least=self.least, cap=self.cap)
 
     def lower_cap(self, rates: Array, vectors: Array) -> RateProblem | None:
-        """Return the problem with s capped so that mu s <= 1/2; None if that holds already.
+        """Return the problem with s capped so that mu s <= 3/4; None if that holds already.
 
         ``vectors``: eigenvectors of the operator for the eigenvalues -``rates``. In their span the generator with s
         capped has Ritz values that are at least its rates (min-max), so a cap that suits them suits the rates.
@@ -226,6 +228,15 @@ class RateProblem(Normalization):
             mass = vectors.T @ (vectors * (np.minimum(slow, cap) / slow)[:, None])
             most = float(linalg.eigh(np.diag(rates), (mass + mass.T) / 2, eigvals_only=True).max())
         return None if cap >= slow.max() else replace(self, slow=np.minimum(slow, cap), cap=cap)
+
+    def resolving(self, local: float, rate: float) -> int:
+        """Return the number of neighbours at which mu s is small enough for ``rate``, but on outliers.
+
+        Of more neighbours the scale s would have to be capped on more of the rows, which changes all eigenfunctions.
+        """
+        large = rate * min(float(self.slow.max()), 2 * weighted_quantile(self.slow, self.measure, 0.99))
+        fewer = local * min(1.0, MOST_RATE / large) ** (self.dim / 2) if large > 0 else local
+        return max(FEWEST_LOCAL, int(fewer))
 
     def sensitivity(self, rates: Array, functions: Array) -> float:
         """Return the largest relative change of the rates with a dimension of one more or one less, to first order."""
@@ -251,7 +262,7 @@ class RateProblem(Normalization):
         return basis
 
     def dimension(self, operator: Operator, values: Array) -> int | None:
-        """Select as for a Markov operator, with the eigenvalues of P where s is typical; mu s stays below 1/2."""
+        """Select as for a Markov operator, with the eigenvalues of P where s is typical; mu s stays below 3/4."""
         chosen = spectral_dimension(1 + values * float(np.median(self.slow)))
         most = int((-values * self.slow.max() <= MOST_RATE).sum())
         return chosen if chosen is None else max(1, min(chosen, most))
