@@ -32,5 +32,5 @@ def draw(pictures: dict[tuple[str, str], np.ndarray], labels: dict[str, np.ndarr
     for place, contender in zip(axes[0], rows):
         place.set_title(contender, fontsize=8)
     figure.tight_layout(pad=0.3)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=75)
     plt.close(figure)

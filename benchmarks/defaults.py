@@ -206,7 +206,8 @@ def run(tasks: list[Task], folder: pathlib.Path, path: pathlib.Path) -> None:
     with open(path, "a") as file, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
 
         def out(line: dict) -> None:
-            print(json.dumps(line), file=file, flush=True)
+            short = {key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in line.items()}
+            print(json.dumps(short), file=file, flush=True)
 
         jobs = {pool.submit(run_library, name, some, folder, out): name for name, some in by_library.items()}
         for job in concurrent.futures.as_completed(jobs):
