@@ -344,12 +344,9 @@ def of_manifolds(found: Values, n: int) -> str:
     return as_table(["", "by default", '`kernel="variable"`', "best peer", "which"], rows)
 
 
-def write(found: Values, folder: pathlib.Path) -> None:
-    """Put the tables and the contact sheet into the documentation."""
-    import default_sheet
-    import pages
-
-    for mark, text in {
+def texts(found: Values) -> dict[str, str]:
+    """Return the tables of the page, by the mark they stand behind."""
+    return {
         "defaults summary": summary(found),
         "defaults behind": behind(found),
         "defaults accuracy 2": of_tables(found, "accuracy, 2"),
@@ -357,7 +354,15 @@ def write(found: Values, folder: pathlib.Path) -> None:
         "defaults trustworthiness": of_tables(found, "trustworthiness"),
         "defaults top5": of_tables(found, "top5"),
         "defaults manifolds": of_manifolds(found, 2000),
-    }.items():
+    }
+
+
+def write(found: Values, folder: pathlib.Path) -> None:
+    """Put the tables and the contact sheet into the documentation."""
+    import default_sheet
+    import pages
+
+    for mark, text in texts(found).items():
         pages.write("defaults.md", mark, text)
     shown = [
         "outfold",

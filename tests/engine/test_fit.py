@@ -66,3 +66,11 @@ def test_a_tiny_eigenvalue_is_told_when_it_is_divided_by():
     with pytest.warns(SpectrumWarning) as caught:
         DiffusionMaps(40, epsilon=3.0, t=0).fit(X)
     assert any("magnifies rounding" in str(w.message) for w in caught)
+
+
+def test_outliers_that_carry_a_coordinate_are_named_with_the_remedy_and_the_default_has_none():
+    rows = np.vstack([X, [[4.0, 4, 4], [-4, 4, 0], [0, -5, 4]]])
+    with pytest.warns(SpectrumWarning, match=r"Coordinate 1 shows outliers: 5 of 303 .* pass kernel='adaptive'"):
+        DiffusionMaps(2, epsilon=1.0).fit(rows)
+    assert DiffusionMaps(2).fit(rows).report_.warnings == ()
+    assert KernelPCA(2, kernel="poly").fit(rows).report_.warnings == ()  # an outlier is what it should show

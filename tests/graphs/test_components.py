@@ -231,3 +231,32 @@ def test_the_hint_fits_the_rule(rule, remedy):
     with pytest.warns(SpectrumWarning) as caught:
         maps.fit(two_clusters())
     assert any(re.search(remedy, str(w.message)) for w in caught)
+
+
+@given(st.integers(0, 10_000), st.integers(3, 8), st.integers(1, 5))
+def test_contrasts_of_components_that_lie_somewhere_are_the_principal_components_of_their_means(seed, count, features):
+    rng = np.random.default_rng(seed)
+    labels = np.append(np.arange(count), rng.integers(0, count, 40))
+    measure = rng.uniform(0.5, 2, len(labels))
+    found = components.find(csr_array(labels[:, None] == labels), measure)
+    points = rng.normal(size=(count, features))[labels] + 0.1 * rng.normal(size=(len(labels), features))
+    values = found.at(points, measure).contrasts(count)
+    weight = measure / measure.sum()
+    assert np.allclose(values.T @ (weight[:, None] * values), np.eye(count), atol=1e-10)
+    assert np.allclose(np.abs(values[:, 0]), 1)
+    means = np.array([weight[labels == label] @ points[labels == label] for label in range(count)])
+    means = (means / np.bincount(labels, weights=weight)[:, None])[labels]
+    table = np.sqrt(weight)[:, None] * (means - weight @ means)
+    left, size, _ = np.linalg.svd(table, full_matrices=False)
+    shown = min(features, count - 1)
+    overlap = left[:, :shown].T @ (np.sqrt(weight)[:, None] * values[:, 1 : 1 + shown])
+    assert np.allclose(np.abs(np.diag(overlap)), 1, atol=1e-6) or np.diff(size[:shown]).max(initial=-1) > -1e-3
+
+
+def test_two_coordinates_show_every_component_where_it_lies():
+    rng = np.random.default_rng(0)
+    centres = np.array([[0, 0], [10, 0], [0, 10], [10, 10], [5, 20]])
+    X = np.vstack([c + 0.3 * rng.normal(size=(60, 2)) for c in centres])
+    places = quietly(DiffusionMaps(2).fit, X).embedding_.reshape(5, 60, 2).mean(axis=1)
+    gaps = np.linalg.norm(places[:, None] - places, axis=2)[np.triu_indices(5, 1)]
+    assert gaps.min() > 0.3  # in units of a coordinate's deviation

@@ -8,6 +8,7 @@ from scipy.spatial.distance import cdist
 from catalogue import cloud, new_points, quietly, up_to_signs
 from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering, plan
 from outfold.datasets import circle
+from outfold.engine import fit
 from outfold.operators.neighbor_walk import NEIGHBORS, WIDTH
 
 
@@ -160,3 +161,17 @@ def test_clusters_of_unequal_density_are_found():
     labels = quietly(SpectralClustering(2).fit, X).labels_
     assert len(set(labels[:150])) == len(set(labels[150:])) == 1
     assert labels[0] != labels[150]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_products_through_the_square_root_are_those_with_the_matrix(alpha, monkeypatch):
+    X = cloud(5, rows=120)
+    weight = np.random.default_rng(0).uniform(0.3, 3, len(X))
+    seen = []
+    select = fit._select
+    monkeypatch.setattr(fit, "_select", lambda operator, *rest: seen.append(operator) or select(operator, *rest))
+    quietly(DiffusionMaps(2, alpha=alpha).fit, X, sample_weight=weight)
+    V = np.random.default_rng(1).normal(size=(len(X), 3))
+    assert seen[0].square_root is not None
+    for block in (V, V[:, :1]):
+        assert np.abs(seen[0].matmat(block) - seen[0].matrix @ block).max() < 1e-14

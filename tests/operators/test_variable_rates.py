@@ -126,3 +126,15 @@ def test_new_points_do_not_depend_on_their_batch():
     maps = DiffusionMaps(2, kernel="variable", t=0).fit(X)
     Z = new_points(X, 0)
     assert all((maps.transform(Z[[i]])[0] == maps.transform(Z)[i]).all() for i in range(len(Z)))
+
+
+def test_more_coordinates_do_not_spoil_the_first():
+    """Fewer neighbours set the scale if many pairs are wanted: capping s on a part of the circle would bend it."""
+    rng = np.random.default_rng(0)
+    grid = np.linspace(0, 2 * np.pi, 20001)
+    angle = np.interp(rng.uniform(size=2000), (grid + 0.8 * np.sin(grid)) / (2 * np.pi), grid)  # density 1 + 0.8 cos
+    X = np.c_[np.cos(angle), np.sin(angle)]
+    for count in (2, 10):
+        maps = DiffusionMaps(count, kernel="variable", t=0).fit(X)
+        assert missed(maps.embedding_[:, :2], X, np.ones(len(X))) < 0.01
+        assert maps.eigenvalues_[:2] == pytest.approx(0.5, rel=0.1)
