@@ -153,7 +153,7 @@ class NeighborWalk(Eigenproblem):
 
     @property
     def against_outliers(self) -> str:
-        return "Raise n_neighbors"
+        return "Pass kernel='adaptive'" if isinstance(self.normalization, Generator) else "Raise n_neighbors"
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""

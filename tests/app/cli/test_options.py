@@ -34,6 +34,14 @@ def test_set_reaches_any_parameter_and_wrong_ones_are_named(wine):
         assert "Traceback" not in answer.output
 
 
+def test_the_kernel_can_be_chosen_and_the_default_is_the_librarys(wine):
+    save = ["--id", "bottle", "--save", wine.with_name("m.outfold")]
+    for words, kernel in (([], "auto"), (["--kernel", "variable", "--set", "t=0"], "variable")):
+        done("fit", wine, *save, *words)
+        assert storage.open_model(wine.with_name("m.outfold"))[0].kernel == kernel
+    assert "kernel='wrong' is not known" in call("fit", wine, *save, "--kernel", "wrong").stderr
+
+
 def test_parameters_are_told_as_the_command_spells_them(wine):
     for words, told in [
         (["--neighbors", 5000], "(On the command line: --neighbors.)"),

@@ -177,7 +177,7 @@ def _call(
 ) -> str:
     """Return the command line that fits with the best parameters."""
     flags = {"columns": chosen.columns, "id": chosen.id_, "label": chosen.label, "obsm": chosen.obsm}
-    flags |= {"scale": scale if scale != "standard" else None, "neighbors": fitting.neighbors}
+    flags |= {"scale": scale if scale != "standard" else None, "neighbors": fitting.neighbors, "kernel": fitting.kernel}
     flags |= {"landmarks": fitting.landmarks, "seed": str(fitting.seed) if fitting.seed else None}
     words = ["outfold", "fit", data, "--method", fitting.method]
     words += [word for name, text in flags.items() if text for word in (f"--{name}", text)]

@@ -33,6 +33,7 @@ PICTURES = (".png", ".svg", ".pdf")
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".npy", ".zarr", ".h5ad")
 _PARAMETERS = {  # the parameter of the estimator that an option sets
     "components": "n_components",
+    "kernel": "kernel",
     "epsilon": "epsilon",
     "neighbors": "n_neighbors",
     "landmarks": "landmarks",
@@ -187,6 +188,7 @@ class FitOptions:
 
     method: str
     components: str | None
+    kernel: str | None
     epsilon: str | None
     neighbors: str | None
     landmarks: str | None
@@ -282,7 +284,9 @@ fitting = gather(
     option("--method", "The method; outfold fit --help lists them.", "NAME", type=click.Choice([*COMMAND_METHODS]),
            default="diffusion-maps"),
     option("--components", "How many coordinates. [default: 2]", "N|auto"),
-    option("--epsilon", "Bandwidth of the kernel exp(-d^2 / (2 epsilon)). [default: auto]", "NUMBER|RULE"),
+    option("--kernel", "The kernel: adaptive, variable or gaussian for diffusion-maps. [default: adaptive, or gaussian "
+           "if --epsilon is given]", "NAME"),
+    option("--epsilon", "Bandwidth of the Gaussian kernel exp(-d^2 / (2 epsilon)). [default: auto]", "NUMBER|RULE"),
     option("--neighbors", "How many neighbours a row sees. [default: the method's]", "N|auto|null"),
     option("--landmarks", "Solve on so many rows (or this part of them) and extend to the rest. [default: all rows; "
            "roseland and phate have their own]", "N"),
