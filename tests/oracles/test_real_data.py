@@ -36,7 +36,7 @@ def test_wine_with_its_repeats(shared_data, n_neighbors):
 def test_cytometry(shared_data, search):
     X = np.load(shared_data / "cytof_bodenmiller" / "bodenmiller_untreated.npz", allow_pickle=False)["X"].astype(float)
     maps = quietly(DiffusionMaps(5, n_neighbors=graphs.Union(32, search=search)).fit, X)
-    check(maps, X, 500, atol=1e-8)  # solved iteratively, to its residual
+    check(maps, X, 500, atol=1e-8)  # more than 3000 anchors: solved iteratively, for which the contract allows 1e-6
     assert maps.report_.extension_gap < 1e-3
 
 
