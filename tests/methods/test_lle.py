@@ -40,7 +40,7 @@ def test_lle_places_new_points_no_worse_than_scikit_learn():
 
 def test_lle_in_pieces():
     pieces = np.vstack([cloud(1, rows=60), cloud(2, rows=30) + 30])
-    with pytest.warns(SpectrumWarning, match=r"2 components \(sizes 60, 30\), so the first 1 coordinates"):
+    with pytest.warns(SpectrumWarning, match=r"2 components \(sizes 60, 30\), so the first coordinate only"):
         model = LocallyLinearEmbedding(n_neighbors=6).fit(pieces)
     assert np.ptp(model.embedding_[:60, 0]) < 1e-12  # the first coordinate tells them apart
     assert model.report_.multiplicity == 2

@@ -66,12 +66,13 @@ def test_all_points_as_landmarks_are_plain_diffusion_maps(alpha, t):
 
 
 @pytest.mark.parametrize("alpha", [0, 0.5, 1])
+@pytest.mark.filterwarnings("ignore:Coordinate . shows outliers")  # a Gaussian cloud has some
 def test_it_is_the_operator_of_the_low_rank_kernel(alpha):
     measure = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
     values, psi, there, _ = by_matrices(X, Y, Z, 0.8, alpha, measure)
     low = DiffusionMaps(4, epsilon=0.8, alpha=alpha, t=0, landmarks=Y, solver=LowRank()).fit(X, sample_weight=measure)
     np.testing.assert_allclose(low.eigenvalues_, values[1:], rtol=0, atol=1e-9)
-    assert low.report_.warnings == ()
+    assert all("outliers" in text for text in low.report_.warnings)
     assert up_to_signs(low.embedding_, psi[:, 1:]) < 1e-6
     assert up_to_signs(quietly(low.transform, Z), there[:, 1:]) < 1e-5
     rows = cdist(low.landmarks_, X).argmin(axis=1)
@@ -100,6 +101,7 @@ def test_few_landmarks_suffice_on_the_circle(count, close, alpha):
 
 
 @pytest.mark.parametrize("alpha", [0, 0.5, 1])
+@pytest.mark.filterwarnings("ignore:Coordinate . shows outliers")  # a Gaussian cloud has some
 def test_weights_are_repeats(alpha):
     counts = np.random.default_rng(0).integers(0, 4, len(X))
     options = {"landmarks": Y, "epsilon": 0.8, "alpha": alpha, "solver": LowRank()}
@@ -163,7 +165,9 @@ def test_many_independent_landmarks_are_solved_iteratively():
 
 
 def test_a_larger_tolerance_leaves_out_more_landmarks():
-    models = [DiffusionMaps(3, epsilon=3, landmarks=X, solver=LowRank(at)).fit(X) for at in (1e-10, 1e-6, 1e-3)]
+    models = [
+        quietly(DiffusionMaps(3, epsilon=3, landmarks=X, solver=LowRank(at)).fit, X) for at in (1e-10, 1e-6, 1e-3)
+    ]
     kept = [len(m.landmarks_) for m in models]
     assert kept[0] > kept[1] > kept[2]
     np.testing.assert_allclose(models[1].eigenvalues_, models[0].eigenvalues_, atol=1e-5)
@@ -249,7 +253,7 @@ def test_landmarks_that_no_row_sees_are_left_out():
 def test_pieces_become_contrasts_or_an_error():
     pieces = np.vstack([cloud(1, rows=60), cloud(2, rows=30) + 40])
     options = {"epsilon": 0.8, "landmarks": 0.7, "solver": LowRank(), "random_state": 0}
-    with pytest.warns(SpectrumWarning, match=r"2 components .*first 1 coordinates only tell them apart"):
+    with pytest.warns(SpectrumWarning, match=r"2 components .*first coordinate only tells them apart"):
         model = DiffusionMaps(2, **options).fit(pieces)
     assert np.ptp(model.embedding_[:60, 0]) < 1e-8
     np.testing.assert_allclose(model.eigenvalues_[0], 1, atol=1e-10)

@@ -133,6 +133,13 @@ class Preparation:
             "none": "none; columns are used as they are",
         }[self.scaling]
 
+    def describe_scales(self) -> str:
+        """Return the smallest and the largest scale of a column, with their names; "" if columns are used as given."""
+        if not len(self.scale):
+            return ""
+        low, high = int(self.scale.argmin()), int(self.scale.argmax())
+        return f"{self.scale[low]:.2g} ({self.columns[low]!r}) to {self.scale[high]:.3g} ({self.columns[high]!r})"
+
 
 @dataclass(frozen=True)
 class Prepared(Source):

@@ -198,6 +198,7 @@ class InMemory(Source):
     """An array in memory that the caller has checked already."""
 
     values: Array
+    names: list[str] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

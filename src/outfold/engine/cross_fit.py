@@ -20,6 +20,7 @@ from ..extensions import Auto, Nystrom, calibration
 from ..extensions.alignment import Alignment
 from ..extensions.calibration import SecondOpinion
 from ..extensions.samples import SEED, Extension, Samples
+from ..operators.concerns import MOST_CONCERNS
 from ..trust import Trust
 from .fit import Fit, Recipe, extend_fit, extend_model, fit_recipe
 
@@ -194,7 +195,7 @@ def choose(rows: Source, recipe: Recipe, found: Fit, known: Samples, auto: Auto,
 
 
 def _note_choice(found: Fit, text: str) -> Fit:
-    return replace(found, report=replace(found.report, warnings=(*found.report.warnings, text)))
+    return replace(found, report=replace(found.report, warnings=(*found.report.warnings[: MOST_CONCERNS - 1], text)))
 
 
 def hold_out(

@@ -13,11 +13,18 @@ import numpy as np
 from .._runtime.threads import Threads
 from .._runtime.typing import WHOLE, Array, Axes
 from ..bandwidths import ALL_EQUAL
+from ..data.places import find_places
 from ..data.sources import InMemory, Source
 from ..distances import LARGEST_ENTRY
 from ..extensions.samples import Extension, Samples
+from ..graphs.local_dimension import dimension_of_points
+from ..graphs.pair_statistics import even_sample
 from ..landmarks import AllRows, Anchors, Landmarks, count_positive
-from ..operators.operator import DENSE_SOLVER_UP_TO, Normalization, Operator
+from ..operators import directions
+from ..operators.cluster_count import PAIRS, ClusterCount
+from ..operators.concerns import Concern, FeatureScales, Importance, most_important
+from ..operators.directions import count_directions
+from ..operators.operator import DENSE_SOLVER_UP_TO
 from ..operators.problem import BuiltProblem, Eigenproblem, Gathered
 from ..operators.signs import orient
 from ..solvers import Solver, Spectrum, solve
@@ -28,6 +35,8 @@ from .report import Report
 MOST_PAIRS = 512
 CARRIED_SHARE = 0.5  # of the variance of a coordinate: more, held by five anchors, is a warning
 CARRIED_FROM = 100  # anchors: of fewer, any five hold much
+CLUSTERS = "clusters"  # as n_components: one less than there are clusters
+DIMENSION_NEIGHBORS = 20  # by which the dimension is estimated, if the kernel has no estimate
 DRAWN = 3  # first coordinates, which pictures show
 
 
@@ -37,11 +46,11 @@ class Recipe:
 
     method: str
     view: Eigenproblem
-    wanted: int | str | tuple[int, ...]  # n_components
+    wanted: int | str | tuple[int, ...]  # n_components, or ``CLUSTERS``
     landmarks: Landmarks
     solver: Solver
     clip_to_rank: bool = False  # keep fewer components instead of raising when the rank runs out
-    clusters: int = 1  # that are wanted: as many components, or fewer, are no concern
+    clusters: int | str = 1  # that are wanted: as many components, or fewer, are no concern. "auto": counted
 
     @property
     def streams(self) -> bool:
@@ -107,7 +116,8 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
         model = SpectralModel(problem.rule.at(eigenvalues), basis, scale, problem.reference)
         negative = normalization.negative_mass(operator, spectrum.values, spectrum.vectors)
     embedding, gap = _training_embedding(rows, problem, model, runner)
-    report = report_on(rows, recipe, problem, spectrum, kept, negative, gap)
+    embedded = None if embedding is None or isinstance(recipe.landmarks, AllRows) else (embedding, measure)
+    report = report_on(rows, recipe, problem, spectrum, kept, negative, gap, embedded)
     order = problem.order
     return Fit(
         model=model,
@@ -190,7 +200,7 @@ def _solve(problem: BuiltProblem, recipe: Recipe) -> tuple[BuiltProblem, Spectru
     while True:
         if not recipe.view.given:
             problem = problem.with_means()
-        spectrum, kept = _select(problem.operator, problem.normalization, recipe)
+        spectrum, kept = _select(problem, recipe)
         if problem.revise is None:
             return problem, spectrum, kept
         problem, again = problem.revise(
@@ -200,12 +210,18 @@ def _solve(problem: BuiltProblem, recipe: Recipe) -> tuple[BuiltProblem, Spectru
             return problem, spectrum, kept
 
 
-def _select(operator: Operator, normalization: Normalization, recipe: Recipe) -> tuple[Spectrum, Array]:
+def _select(problem: BuiltProblem, recipe: Recipe) -> tuple[Spectrum, Array]:
     """Compute the wanted eigenpairs and one more (for the gap). Returns the spectrum and the indices of the wanted."""
+    operator, normalization = problem.operator, problem.normalization
     n, skip, wanted = operator.size, normalization.skip, recipe.wanted
     if not isinstance(wanted, str):
         kept = np.array(wanted if isinstance(wanted, tuple) else range(1, wanted + 1)) - 1 + skip
         return solve(operator, recipe.solver, min(n, kept.max() + 2)), kept
+    if wanted == CLUSTERS:
+        spectrum = solve(operator, recipe.solver, min(n, PAIRS))
+        return spectrum, np.arange(ClusterCount.of(operator, spectrum.values, spectrum.vectors).chosen - 1) + skip
+    if normalization.looked:
+        return _select_directions(problem, recipe)
     count = n if n <= DENSE_SOLVER_UP_TO else 32
     while True:
         spectrum = solve(operator, recipe.solver, min(n, count))
@@ -213,6 +229,47 @@ def _select(operator: Operator, normalization: Normalization, recipe: Recipe) ->
         if chosen is not None or count >= min(n, MOST_PAIRS):
             return spectrum, np.arange(chosen or len(spectrum.values) - skip) + skip
         count *= 2
+
+
+def _select_directions(problem: BuiltProblem, recipe: Recipe) -> tuple[Spectrum, Array]:
+    """Select the contrasts of components, and the first eigenpairs up to the last that is a new direction.
+
+    Of them those that ``normalization.dimension`` allows: they weigh little, or are rounding, beyond it.
+    """
+    operator, normalization = problem.operator, problem.normalization
+    n, skip = operator.size, normalization.skip
+    contrasts = min(operator.parts.count - 1, MOST_PAIRS)
+    spectrum = solve(operator, recipe.solver, min(n, max(normalization.looked, contrasts) + skip + 1))
+    values = spectrum.values[skip : skip + max(normalization.looked, contrasts)]
+    looked = max(contrasts, normalization.dimension(operator, values) or len(values))
+    if contrasts < looked:
+        functions = operator.functions(spectrum.vectors[:, skip : skip + looked])
+        functions = functions[_sample_anchors(problem, recipe.view, functions)]
+        dimension = _dimension(problem, recipe.view)
+        looked = max(contrasts, count_directions(functions, dimension, operator.runner))
+    return spectrum, np.arange(looked) + skip
+
+
+def _sample_anchors(problem: BuiltProblem, view: Eigenproblem, functions: Array) -> Array:
+    """Return at most ``directions.SAMPLED`` different anchors, the same ones for any order of rows."""
+    if view.given:
+        return even_sample(functions[:, :1], directions.SAMPLED)
+    points = problem.anchors.points
+    places = find_places(points)
+    distinct = np.arange(len(points)) if places is None else places.first
+    rows: Array = distinct[even_sample(points[distinct], directions.SAMPLED)]
+    return rows
+
+
+def _dimension(problem: BuiltProblem, view: Eigenproblem) -> float:
+    """Return the dimension of the anchors: that of the report, else by maximum likelihood; 1 if nothing is known."""
+    if problem.bandwidth.dimension is not None:
+        return problem.bandwidth.dimension
+    if view.given or view.feature_metric is None:
+        return 1.0
+    points, measure = problem.anchors.points, problem.anchors.measure
+    found = dimension_of_points(points, measure, view.feature_metric, DIMENSION_NEIGHBORS, problem.operator.runner)
+    return found or 1.0
 
 
 def _training_embedding(
@@ -244,9 +301,13 @@ def _training_embedding(
 
 
 def report_on(
-    rows: Source, recipe: Recipe, problem: BuiltProblem, spectrum: Spectrum, kept: Array, negative: float, gap: float
-) -> Report:
-    """Return the report of a fit with the eigenpairs ``kept``, with its warnings."""
+    rows: Source, recipe: Recipe, problem: BuiltProblem, spectrum: Spectrum, kept: Array, negative: float, gap: float,
+    embedded: tuple[Array, Array] | None = None,
+) -> Report:  # fmt: skip
+    """Return the report of a fit with the eigenpairs ``kept``, with its warnings.
+
+    ``embedded``: the embedding of the rows and their measure, if the anchors are only some of the rows.
+    """
     operator = problem.operator
     values, distance = spectrum.values, operator.distance(spectrum.values)
     after, size = kept.max() + 1, np.abs(values) if operator.both_ends else values
@@ -275,46 +336,56 @@ def report_on(
         negative_mass=negative,
         amplification=float(max(1.0, problem.normalization.amplification(values[kept]))),
         extension_gap=gap,
+        clusters=ClusterCount.of(operator, values, spectrum.vectors) if recipe.wanted == CLUSTERS else None,
     )
     found = _concerns(report, values[kept], problem, recipe)
-    found += few_carriers(report, problem, recipe.view, spectrum.vectors[:, kept])
-    return replace(report, warnings=tuple(found))
+    if operator.parts.count == 1:  # components have a warning of their own
+        mass = operator.measure if isinstance(recipe.landmarks, AllRows) else operator.stationary
+        shown = (operator.functions(spectrum.vectors[:, kept[:DRAWN]]), mass) if embedded is None else embedded
+        found += few_carriers(*shown, recipe.view.against_outliers)
+    if not recipe.view.weighs_scales:
+        return replace(report, warnings=most_important(found))
+    scales = FeatureScales.of(problem.anchors.points, problem.anchors.measure, rows.names)
+    return replace(report, warnings=most_important([*found, *scales.concerns()]), features=str(scales))
 
 
-def few_carriers(report: Report, problem: BuiltProblem, view: Eigenproblem, vectors: Array) -> list[str]:
-    """Return a warning if five anchors hold most of the variance of one of the first coordinates, else nothing.
-
-    Components of the graph have a warning of their own.
-    """
-    operator = problem.operator
-    if view.against_outliers is None or report.components > 1 or operator.size < CARRIED_FROM:
+def few_carriers(coordinates: Array, mass: Array, remedy: str) -> list[Concern]:
+    """Return a warning if five samples hold most of the variance of one of the first coordinates, else nothing."""
+    if len(mass) < CARRIED_FROM:
         return []
-    functions, mass = operator.functions(vectors[:, :DRAWN]), operator.measure / operator.measure.sum()
-    held = mass[:, None] * np.square(functions - mass @ functions)
-    share = np.partition(held, -5, axis=0)[-5:].sum(axis=0) / held.sum(axis=0)
+    coordinates, mass = coordinates[:, :DRAWN], mass / mass.sum()
+    held = mass[:, None] * np.square(coordinates - mass @ coordinates)
+    share = np.partition(held, -5, axis=0)[-5:].sum(axis=0) / np.maximum(held.sum(axis=0), np.finfo(float).tiny)
     if not (share > CARRIED_SHARE).any():
         return []
     first = int(np.argmax(share > CARRIED_SHARE))
-    return [
-        f"Coordinate {first + 1} shows outliers: 5 of {operator.size} samples hold {share[first]:.0%} of its variance. "
-        f"{view.against_outliers}, scale the features, or drop the outliers (outfold.selection.RemoveOutliers)."
-    ]
+    text = (
+        f"Coordinate {first + 1} shows outliers: 5 of {len(mass)} samples hold {share[first]:.0%} of its variance. "
+        f"{remedy}, or drop the outliers (outfold.selection.RemoveOutliers)."
+    )
+    return [Concern(Importance.FEW_ROWS, text)]
 
 
-def _concerns(report: Report, values: Array, problem: BuiltProblem, recipe: Recipe) -> list[str]:
-    """Return the warnings about this fit."""
-    as_wanted = replace(report, components=1) if report.components <= recipe.clusters else report
+def _concerns(report: Report, values: Array, problem: BuiltProblem, recipe: Recipe) -> list[Concern]:
+    """Return the warnings about this fit, but those of :func:`few_carriers` and of scales."""
+    wanted = recipe.clusters if report.clusters is None else report.clusters.chosen
+    as_wanted = replace(report, components=1) if report.components <= int(wanted) else report
     found = [*problem.notes, *recipe.view.concerns(as_wanted, values, problem)]
     if report.residual > 1e-2:
-        found.append(
+        text = (
             f"The solver ({report.solver}) left a residual of {report.residual:.1e} of an eigenvalue's distance to "
             "the trivial one. Coordinates may be off by as much; try solver='shift_invert'."
         )
+        found.append(Concern(Importance.UNSOLVED, text))
+    if report.clusters is not None and (text := report.clusters.warning() or ""):
+        found.append(Concern(Importance.GUESS, text))
     n = report.n_anchors
     solved = n if n <= DENSE_SOLVER_UP_TO else min(n, MOST_PAIRS)
-    if recipe.wanted == "auto" and len(values) == solved - problem.normalization.skip:
-        found.append(
+    every = len(values) == solved - problem.normalization.skip
+    if recipe.wanted == "auto" and every and not problem.normalization.looked:
+        text = (
             f"n_components='auto' did not see the spectrum decay below 0.1 within {solved} eigenpairs; all "
             f"{len(values)} coordinates were kept."
         )
+        found.append(Concern(Importance.GUESS, text))
     return found

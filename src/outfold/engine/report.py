@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from .._runtime.typing import FREE
+from ..operators.cluster_count import ClusterCount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +62,11 @@ class Report:
         float, FREE
     ]  #: how much the row rule magnifies rounding, at least 1 (max lambda^(t-1) for diffusion)
     extension_gap: Annotated[float, FREE]  #: largest ``|transform - spectral embedding|`` over a sample of the anchors
+    features: str = ""  #: how features were used, and the range of their standard deviations; "" if they do not matter
     extension: str = "nystrom"
     candidates: tuple[Any, ...] = field(default=(), repr=False)  #: extensions that "auto" compared, best first
     warnings: tuple[str, ...] = field(default=())
+    clusters: ClusterCount | None = None  #: how n_clusters="auto" was resolved
     drift: Drift | None = None  #: changes by the last update; None before the first
 
     def __str__(self) -> str:
@@ -85,16 +88,20 @@ class Report:
                 f"{self.extension}; gap {self.extension_gap:.1e}, rounding magnified x{self.amplification:.3g}",
             ),
         ]
+        if self.dimension is not None:
+            rows.insert(1, ("dimension", f"about {self.dimension:.2g}"))
         if self.epsilon == self.epsilon:  # not NaN: there is a bandwidth
             rows.insert(1, ("epsilon", f"{self.epsilon:.6g} ({self.bandwidth})"))
-        if self.dimension is not None:
-            rows.insert(2, ("dimension", f"about {self.dimension:.2g}"))
+        if self.features:
+            rows.insert(1, ("features", self.features))
         if self.trace == self.trace:  # not NaN: the trace is only computed for Markov operators
             rows.append(("trace", f"{self.trace:.4g} (a row that sees only itself adds 1)"))
         if self.negative_mass > 0:
             rows.append(("negative", f"{self.negative_mass:.3g} of the spectrum's mass"))
         if self.candidates:
             rows.append(("chosen", f"among {len(self.candidates)}: " + "; ".join(map(str, self.candidates[:3]))))
+        if self.clusters is not None:
+            rows.append(("clusters", str(self.clusters)))
         if self.drift is not None:
             rows.append(("updates", str(self.drift)))
         rows += [("note", text) for text in self.warnings]

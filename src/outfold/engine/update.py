@@ -34,6 +34,7 @@ from ..graphs.fitted import DenseGraph
 from ..graphs.nearest import NearestAnchors
 from ..graphs.protocols import Geometry
 from ..landmarks import Anchors, Points
+from ..operators.concerns import Concern, Importance
 from ..operators.landmark_diffusion import LandmarkDiffusion, PassSums
 from ..operators.landmark_passes import NearestLandmarks, Passes
 from ..operators.markov import MarkovRule
@@ -182,18 +183,19 @@ def _new_landmarks(old: Fit, rows: Source, measure: Array, runner: Threads) -> t
     return points[picked], which[picked]
 
 
-def _rows_without_landmarks(old: Fit, rows: Source, runner: Threads) -> tuple[str, ...]:
+def _rows_without_landmarks(old: Fit, rows: Source, runner: Threads) -> tuple[Concern, ...]:
     """Return a warning if many new rows are outside the data and the geometry cannot have more landmarks."""
     if not isinstance(rule_of(old).geometry, NearestAnchors):
         return ()
     outside = sum(int(old.model.evidence(points, runner).flag.sum()) for _, points in rows.blocks(STREAMED_ROWS))
     if outside <= MOST_OUTSIDE * len(rows):
         return ()
-    return (
+    text = (
         f"{outside} of {len(rows)} new rows lie outside the data of the fit, where there are no landmarks. A kernel in "
         "local units keeps its landmarks, so the coordinates of these rows are extrapolated. Fit again with old and "
-        "new rows, or fit kernel='gaussian', whose updates add landmarks.",
+        "new rows, or fit kernel='gaussian', whose updates add landmarks."
     )
+    return (Concern(Importance.LANDMARKS, text),)
 
 
 def _farthest(points: Array, mass: Array, rule: MarkovRule, enough: float, most: int) -> Array:

@@ -246,7 +246,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         if source is None or not recipe.streams:
             values = self._validate(X if source is None else source.array(), reset=True)
             keeps = source is None and not recipe.streams  # the model stores these rows: copy the caller's array
-            return InMemory(ownership.own(values) if keeps else np.ascontiguousarray(values, dtype=float)), values.dtype
+            names = source.names if source is not None else [str(n) for n in getattr(self, "feature_names_in_", ())]
+            rows = ownership.own(values) if keeps else np.ascontiguousarray(values, dtype=float)
+            return InMemory(rows, names or None), values.dtype
         if len(source) < 2:
             raise ValueError(f"A fit needs at least 2 rows; {source} has {len(source)}.")
         self.n_features_in_ = source.shape[1]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
 from .._runtime.typing import Array, Data, Interval, Weights
-from ..engine.fit import Fit, Recipe
+from ..engine.fit import CLUSTERS, Fit, Recipe
 from .declaration import estimator
 from .laplacian_eigenmaps import LaplacianEigenmaps
 
@@ -24,18 +23,25 @@ if TYPE_CHECKING:
 else:
     from sklearn.base import ClusterMixin
 
+STARTS = 30  # of k-means: scikit-learn's own clustering makes 10
+STARTED_ON = 4000  # rows at most, on which the starts are compared
+
 
 @estimator
 class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
     """Spectral clustering with a ``predict``: k-means on Laplacian eigenmaps.
 
+    ``labels_`` are the clusters of the training rows, ``predict`` of the same rows, ``n_clusters_`` is their number.
+
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or "auto"
+        "auto": 2 to 20, by the last clear gap of the spectrum. ``report_.clusters`` has the gap with its standard
+        error and other numbers that come near; a fit warns if no gap is clear.
     normalize_rows : bool
         Ng, Jordan and Weiss: scale each row of (1, psi_1, ..., psi_{N-1}) to length 1 first.
     random_state : int, RandomState or None
-        Seeds the choice of landmarks; k-means starts from centres chosen greedily, not at random.
+        Seeds the choice of landmarks; k-means always makes the same 30 starts.
 
     Examples
     --------
@@ -44,19 +50,27 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
     >>> clusters = SpectralClustering(2, random_state=0).fit(X)
     >>> bool(clusters.predict([[0.0, 1.0]])[0] == clusters.predict([[-1.0, 0.0]])[0])
     True
+    >>> SpectralClustering("auto").fit(X).n_clusters_
+    2
     """
 
     n_components: ClassVar[int]  # type: ignore[misc]  # no parameter: it follows from the number of clusters
-    n_clusters: Annotated[int, Interval(1)] = field(default=8, kw_only=False)
+    n_clusters: Annotated[int | Literal["auto"], Interval(1)] = field(default=8, kw_only=False)
     normalize_rows: bool = False
 
     _stored: ClassVar[dict[str, str]] = {"cluster_centers_": "clusters", "labels_": "[r]; optional; whole; rows"}
 
     def _recipe(self) -> Recipe:
-        return replace(super()._recipe(), clip_to_rank=True, clusters=int(self.n_clusters))
+        return replace(super()._recipe(), clip_to_rank=True, clusters=self.n_clusters)
 
-    def _component_choice(self) -> int:
-        return max(1, int(self.n_clusters) - 1)
+    def _component_choice(self) -> int | str:
+        return CLUSTERS if self.n_clusters == "auto" else max(1, self.n_clusters - 1)
+
+    @property
+    def n_clusters_(self) -> int:
+        """The number of clusters."""
+        check_is_fitted(self)
+        return len(self.cluster_centers_)
 
     def _adopt(self, found: Fit, dtype: np.dtype[Any]) -> None:
         super()._adopt(found, dtype)
@@ -66,10 +80,9 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
         else:  # the rows are not in memory: k-means runs on the landmarks
             features = self._features(found.model.embed(found.anchors.points, self._runner()))
             measure = found.anchors.measure
-        start = _greedy_centres(features, measure, self.n_clusters)
-        means = KMeans(self.n_clusters, init=start, n_init=1, tol=1e-8, max_iter=1000, algorithm="lloyd")
-        means.fit(features, sample_weight=measure)
-        self.cluster_centers_ = means.cluster_centers_
+        counted = found.report.clusters
+        count = int(self.n_clusters) if counted is None else counted.chosen
+        self.cluster_centers_ = _find_centres(features, measure, count)
         if found.embedding is not None:
             self.labels_ = self._clusters(found.embedding)
 
@@ -98,33 +111,25 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
         return units
 
 
-def _greedy_centres(features: Array, measure: Array, count: int) -> Array:
-    """Return starting centres for k-means, (count, columns): each the candidate that lowers the cost most.
+def _find_centres(features: Array, measure: Array, count: int) -> Array:
+    """Return the centres of k-means, (count, columns).
 
-    Nothing is random. The candidates are all distinct rows or, of many, rows at even steps of mass along the first
-    coordinate, so weights count as repeats. If there are many rows, the cost is a sum over rows chosen in the same way.
+    The best of ``STARTS`` starts (k-means++) on the distinct rows or, of many, on rows at even steps of mass, in an
+    order that depends on the rows alone, so weights count as repeats; then Lloyd's algorithm on all rows.
     """
-    if len(features) <= 4000:
-        features, measure = _merge_equal(features, measure)
+    some, mass = _merge_equal(features, measure) if len(features) <= STARTED_ON else _even_rows(features, measure)
+    starts = KMeans(count, n_init=STARTS, random_state=0).fit(some, sample_weight=mass)
+    means = KMeans(count, init=starts.cluster_centers_, n_init=1, tol=1e-8, max_iter=1000)
+    centres: Array = means.fit(features, sample_weight=measure).cluster_centers_
+    return centres
+
+
+def _even_rows(features: Array, measure: Array) -> tuple[Array, Array]:
+    """Return ``STARTED_ON`` rows at even steps of mass along the first coordinate; each has mass 1."""
     order = np.lexsort(features.T[::-1])
+    steps = (np.arange(STARTED_ON) + 0.5) / STARTED_ON
     mass = np.cumsum(measure[order])
-
-    def evenly(most: int) -> Array:
-        size = min(most, len(order))
-        chosen: Array = order[np.searchsorted(mass, (np.arange(size) + 0.5) / size * mass[-1])]
-        return chosen
-
-    pool = features[evenly(1000)]
-    if len(features) > 4000:
-        features, measure = features[evenly(4000)], np.ones(4000)
-    squared = cdist(pool, features, "sqeuclidean")
-    cost = np.full(len(features), np.inf)
-    chosen = []
-    for _ in range(count):
-        best = int((np.minimum(squared, cost) @ measure).argmin())
-        cost = np.minimum(cost, squared[best])
-        chosen.append(pool[best])
-    return np.array(chosen)
+    return features[order[np.searchsorted(mass, steps * mass[-1])]], np.ones(STARTED_ON)
 
 
 def _merge_equal(features: Array, measure: Array) -> tuple[Array, Array]:

@@ -24,13 +24,14 @@ from ..graphs.rules import DenseOrNearest
 from ..kernels import Kernel
 from ..landmarks import Anchors, along_the_tree, given_columns
 from ..trust import Reference
+from .concerns import Concern, Importance, contrasts_only
 from .costs import EDGE, ENTRY, Case, Cost, Stage
 from .cut_weight import cut_notes
 from .expansion import EigenPairs, Expansion
 from .laplacian import Unnormalized
 from .markov import GraphNormalization, log_mass_without_self
 from .operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, MarkovOperator, Operator, RowRule
-from .problem import BuiltProblem, Eigenproblem, Facts, amplification_concerns, too_wide
+from .problem import BuiltProblem, Eigenproblem, Facts, magnified_rounding, sees_everything, too_narrow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,7 @@ class Affinities(Eigenproblem):
 
     @property
     def against_outliers(self) -> str:
-        return "Leave epsilon out and pass kernel='adaptive'"
+        return "Leave epsilon out and pass kernel='adaptive', scale the features"
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""
@@ -184,31 +185,31 @@ class Affinities(Eigenproblem):
         ]
         return Cost(chosen + told, solver, case.beside_a_tree(n, stages))
 
-    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         found = []
         if report.components > 1:
             remedy = self.edges.choose(report.n_anchors).remedy()
-            found.append(
+            text = (
                 disconnected_note(report, problem.operator, remedy, f", epsilon {report.epsilon:.3g}")
                 + ", or pass "
                 + ("components='largest'." if "all pairs" in report.edges else "components='largest' or 'join'.")
             )
-        if report.trace > report.n_anchors / 2:
-            found.append(
-                f"epsilon={report.epsilon:.3g} looks too small: the trace of P is {report.trace:.4g} for n = "
-                f"{report.n_anchors}, so most rows see little but themselves. Try a larger epsilon or epsilon='auto'."
-            )
-        if isinstance(problem.operator, MarkovOperator):
-            found += too_wide(report, values.max())
-        return found + amplification_concerns(report)
+            found.append(Concern(Importance.PIECES, text))
+        found += too_narrow(report)
+        if isinstance(problem.operator, MarkovOperator) and np.isfinite(report.epsilon):
+            found += sees_everything(report, values.max(), "Lower epsilon, or pass kernel='adaptive'")
+        return found + magnified_rounding(report)
 
 
 def disconnected_note(report: Facts, operator: Operator, remedy: str, more: str = "") -> str:
     """Return the beginning of the warning about a graph in several components."""
+    alone = int((np.bincount(operator.parts.labels) == 1).sum())
+    rows = f"{alone} row has" if alone == 1 else f"{alone} rows have"
     return (
-        f"The graph falls into {operator.parts.describe()}, so the first "
-        f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. "
-        f"{remedy} (now {report.edges}{more})"
+        f"The graph falls into {operator.parts.describe()}"
+        + (f"; {rows} no neighbour in reach" if alone else "")
+        + f", so {contrasts_only(report.components, report.n_components)} them apart. {remedy} (now "
+        f"{report.edges}{more})"
     )
 
 

@@ -26,6 +26,7 @@ from ..graphs.protocols import ValueGeometry
 from ..kernels import GivenValues, KernelValues, Named
 from ..landmarks import Anchors, given_columns
 from ..trust import Nearness, Reference
+from .concerns import Concern, Importance
 from .costs import ENTRY, Case, Cost, Stage
 from .expansion import EigenPairs, Expansion, by_blocks
 from .operator import CentredOperator, Normalization, Operator, RowRule, Rows, not_rounding
@@ -255,7 +256,7 @@ class Distant(CentredProblem):
         squared *= -0.5
         return self._problem(squared, SquaredDistances(distances, nearness), anchors, reference, runner)
 
-    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         return negative_concerns(report, self.normalization.signed)
 
 
@@ -284,13 +285,18 @@ class Kernels(CentredProblem):
             geometry, K, reference = self.kernel.fit(anchors.points, anchors.measure, runner, anchors.weighed)
         return replace(self._problem(K, geometry, anchors, reference, runner), bandwidth=geometry.bandwidth)
 
-    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+    @property
+    def weighs_scales(self) -> bool:
+        return self.kernel is not None and self.kernel.name != "cosine"
+
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         if report.negative_mass <= MUCH:
             return []
-        return [
+        text = (
             f"{100 * report.negative_mass:.0f} % of the spectrum's mass is negative: this kernel is no inner product, "
             "and coordinates show the positive part only. Take a positive definite kernel, such as 'rbf'."
-        ]
+        )
+        return [Concern(Importance.SPECTRUM, text)]
 
 
 def distinct_nearest(squared: Array, runner: Threads) -> Array:
@@ -304,18 +310,16 @@ def distinct_nearest(squared: Array, runner: Threads) -> Array:
     return out
 
 
-def negative_concerns(report: Facts, signed: bool) -> list[str]:
+def negative_concerns(report: Facts, signed: bool) -> list[Concern]:
     """Return a warning if more than ``MUCH`` of the spectrum of distances is negative, else nothing."""
     if report.negative_mass <= MUCH:
         return []
     share = f"{100 * report.negative_mass:.0f} %"
-    told = f"{share} of the spectrum's mass is negative: these distances are far from Euclidean"
-    if signed:
-        return [f"{told}."]
-    return [
-        f"{told}, and coordinates with positive eigenvalues show the rest only. signed=True keeps the largest of "
-        "either sign."
-    ]
+    text = f"{share} of the spectrum's mass is negative: these distances are far from Euclidean"
+    if not signed:
+        text += ", and coordinates with positive eigenvalues show the rest only. signed=True keeps the largest of "
+        text += "either sign"
+    return [Concern(Importance.SPECTRUM, f"{text}.")]
 
 
 class CentredKernel(Expansion):

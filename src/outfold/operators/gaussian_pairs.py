@@ -33,6 +33,7 @@ from ..kernels import Gaussian, Kernel
 from ..landmarks import Anchors
 from ..neighbors.tree import Tree
 from .affinity_graph import Affinities
+from .concerns import Concern, Importance, contrasts_only
 from .costs import ENTRY, FLOPS, Case, Cost, Stage
 from .expansion import EigenPairs, Expansion
 from .laplacian import Unnormalized
@@ -40,7 +41,7 @@ from .low_rank import LowRankDiffusion, LowRankKernel, LowRankOperator, LowRankR
 from .markov import GraphNormalization, Markov
 from .operator import RowRule
 from .pivoted_cholesky import NO_PIVOTS, REMAINDER, PivotedCholesky, Pivots
-from .problem import BuiltProblem, Eigenproblem, Facts, amplification_concerns, too_wide
+from .problem import BuiltProblem, Eigenproblem, Facts, magnified_rounding, sees_everything
 
 DENSE_UP_TO = 5000  # anchors up to which all pairs are kept: 0.4 GB, about a second
 LEFT_OUT = 1e-6  # the largest share of its own weight that a row leaves out
@@ -159,7 +160,7 @@ class GaussianPairs(Eigenproblem):
 
     @property
     def against_outliers(self) -> str:
-        return "Leave epsilon out and pass kernel='adaptive'"
+        return "Leave epsilon out and pass kernel='adaptive', scale the features"
 
     def alone(self, epsilon: float) -> GaussianPairs:
         return replace(self, kernel=self.kernel.at(epsilon))
@@ -255,22 +256,25 @@ class GaussianPairs(Eigenproblem):
         assert isinstance(self.normalization, Markov)
         return LowRankKernel(rule, pairs, self.normalization.power, self.normalization.alpha)
 
-    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         if not isinstance(problem.operator, LowRankOperator):
             return self._over_pairs(AllPairs()).concerns(report, values, problem)
         found = []
         if report.components > 1:
-            found.append(
-                f"The kernel falls into {problem.operator.parts.describe()}, so the first "
-                f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. Raise epsilon "
+            text = (
+                f"The kernel falls into {problem.operator.parts.describe()}, so "
+                f"{contrasts_only(report.components, report.n_components)} them apart. Raise epsilon "
                 f"(now {report.epsilon:.3g})."
             )
+            found.append(Concern(Importance.PIECES, text))
         if values.min() < RESOLVED:
-            found.append(
+            text = (
                 f"The smallest kept eigenvalue is {values.min():.1g}, and a kernel of low rank is right to about "
                 f"{REMAINDER:.0g}. Keep fewer components, or lower epsilon (now {report.epsilon:.3g})."
             )
-        return found + too_wide(report, values.max()) + amplification_concerns(report)
+            found.append(Concern(Importance.ROUNDING, text))
+        found += sees_everything(report, values.max(), "Lower epsilon, or pass kernel='adaptive'")
+        return found + magnified_rounding(report)
 
     # -- the plan ------------------------------------------------------------------------------
 

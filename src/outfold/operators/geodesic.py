@@ -33,6 +33,7 @@ from ..neighbors import Lists, Search
 from ..neighbors.lists import sort_rows
 from ..trust import Nearness
 from .centred import CentredKernel, CentredRule, Centring, negative_concerns
+from .concerns import Concern, Importance
 from .costs import Case, Cost, Stage
 from .expansion import EigenPairs, Expansion
 from .operator import RowRule
@@ -197,7 +198,7 @@ class Geodesic(Eigenproblem):
         np.sqrt(lengths.data, out=lengths.data)
         pattern = csr_array((np.ones(lengths.nnz), lengths.indices, lengths.indptr), lengths.shape)
         parts = components.find(pattern, nodes.measure)
-        notes: tuple[str, ...] = ()
+        notes: tuple[Concern, ...] = ()
         if parts.count > 1:
             if self.components == "largest":
                 return self._within_largest(nodes, at, weights, parts, foreign, needed, runner)
@@ -267,7 +268,7 @@ class Geodesic(Eigenproblem):
 
     def _join_components(
         self, lengths: csr_array, parts: Components, distances: SearchedDistances
-    ) -> tuple[csr_array, tuple[str, ...]]:
+    ) -> tuple[csr_array, tuple[Concern, ...]]:
         """Return the graph with the shortest bridges between its components, and the notes for the report."""
         told = f"The neighbour graph has {parts.describe()}, so some geodesics are infinite."
         now = f"{self.edges.remedy()} (now {self._now()})"
@@ -280,9 +281,8 @@ class Geodesic(Eigenproblem):
         joined = csr_array((np.concatenate([own.data, across, across]), (rows, columns)), shape=lengths.shape)
         if self.components == "join":
             return joined, ()
-        return joined, (
-            f"{told} They were joined by the shortest bridges. {now}, or pass components='join' if that is meant.",
-        )
+        text = f"{told} They were joined by the shortest bridges. {now}, or pass components='join' if that is meant."
+        return joined, (Concern(Importance.PIECES, text),)
 
     def _now(self) -> str:
         return f"{self.edges.radius}" if isinstance(self.edges, Ball) else f"{self.edges.k - 1}"
@@ -302,7 +302,7 @@ class Geodesic(Eigenproblem):
         assert isinstance(rule.geometry, Geodesics)
         return GeodesicKernel(rule, rule.geometry, pairs)
 
-    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         return negative_concerns(report, self.normalization.signed)
 
 

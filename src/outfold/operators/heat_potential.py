@@ -34,6 +34,7 @@ from ..landmarks import Anchors
 from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
 from . import _smacof, spectrum
 from ._smacof import Layout
+from .concerns import Concern, Importance
 from .costs import ENTRY, FLOPS, Case, Cost, Stage
 from .markov import Markov, log_mass_without_self
 from .operator import DENSE_SOLVER_UP_TO, MarkovOperator, Normalization, Operator, RowRule, Rows
@@ -348,14 +349,15 @@ class HeatPotential(Eigenproblem):
     def _kernel_seconds(case: Case) -> float:
         return case.rows * case.anchors * (2 * ENTRY + case.features * 1e-9) / case.cores
 
-    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         if report.components == 1:
             return []
-        return [
+        text = (
             f"The graph falls into {problem.operator.parts.describe()}: how far they lie apart is read off the floor "
             f"of {PROBABILITY_FLOOR:g} under the logarithm, not off the data. Raise n_neighbors (now "
             f"{self.neighbours}) or lower decay (now {self.decay:g})."
-        ]
+        )
+        return [Concern(Importance.PIECES, text)]
 
 
 def holds_every_row(anchors: Anchors, measure: Array) -> bool:

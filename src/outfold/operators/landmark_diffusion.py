@@ -38,6 +38,7 @@ from ..data.sources import InMemory, Source
 from ..distances import Metric
 from ..graphs import AllPairs, Union, drawing
 from ..graphs.fitted import DenseGraph
+from ..graphs.local_dimension import dimension_of_lists
 from ..graphs.nearest import NearestAnchors
 from ..graphs.pair_statistics import DenseStatistics, SearchStatistics
 from ..graphs.protocols import EdgeRule, FittedKernel, Geometry
@@ -45,12 +46,13 @@ from ..graphs.rules import DenseOrNearest
 from ..kernels import Gaussian, GaussianKernel, Kernel
 from ..landmarks import Anchors, along_the_tree
 from . import landmark_passes
+from .concerns import Concern, Importance, contrasts_only
 from .costs import ENTRY, FLOPS, PRODUCT, Case, Cost, Stage
 from .expansion import EigenPairs, Expansion, by_blocks
 from .landmark_passes import DensePasses, NearestLandmarks, NearPasses, Passes
 from .markov import MarkovRule, SolvedOverLandmarks
 from .operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, MarkovOperator, RowRule
-from .problem import BuiltProblem, Eigenproblem, Facts, Gathered, LongRun, amplification_concerns
+from .problem import BuiltProblem, Eigenproblem, Facts, Gathered, LongRun, magnified_rounding, sees_everything
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class LandmarkDiffusion(Eigenproblem):
 
     @property
     def against_outliers(self) -> str:
-        return "Raise n_neighbors"
+        return "Raise n_neighbors, scale the features"
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         chosen = isinstance(self.edges, DenseOrNearest) or self.chosen
@@ -120,7 +122,12 @@ class LandmarkDiffusion(Eigenproblem):
                 f"{needed} coordinates. Raise epsilon, or choose landmarks among the rows."
             )
         if left < len(seen):  # leave out landmarks to which no row has weight
-            return self.build(rows, anchors.at(np.flatnonzero(seen > 0)), measure, needed, runner)
+            fewer = self.build(rows, anchors.at(np.flatnonzero(seen > 0)), measure, needed, runner)
+            text = (
+                f"{len(seen) - fewer.operator.size} of {len(seen)} landmarks were dropped, since no row has weight on "
+                f"them ({self.describe(edges)} of a row count). Choose landmarks among the rows, or raise n_neighbors."
+            )
+            return replace(fewer, notes=(Concern(Importance.LANDMARKS, text),))
         omega, pace = passes.correction(seen, self.alpha, total := float(measure.sum()))
         G = passes.second(omega * seen)
         gathered = None
@@ -179,9 +186,9 @@ class LandmarkDiffusion(Eigenproblem):
         """Return the geometry in local units, the kernel, and whether the search is exact."""
         search, ones = neighbors.build(self.metric.fit(points), edges.search), np.ones(len(points))
         epsilon, how = self.kernel_width, f"local scale: root mean square distance to {edges.k} landmarks"
-        kernel = GaussianKernel(Bandwidth(epsilon, how))
-        geometry, *_ = NearestAnchors.fit(search, ones, edges.k, edges.k, runner, epsilon=epsilon, tapers=True)
-        return geometry, kernel, search.exact
+        geometry, shared, _ = NearestAnchors.fit(search, ones, edges.k, edges.k, runner, epsilon=epsilon, tapers=True)
+        dimension = dimension_of_lists(shared.lists, ones, edges.k)
+        return geometry, GaussianKernel(Bandwidth(epsilon, how, dimension)), search.exact
 
     @property
     def kernel_width(self) -> float:
@@ -243,15 +250,18 @@ class LandmarkDiffusion(Eigenproblem):
         ]
         return Cost(told, solver, stages)
 
-    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         found = []
         if report.components > 1:
-            found.append(
-                f"Landmarks and rows fall into {problem.operator.parts.describe()} (counted in landmarks), so the "
-                f"first {min(report.components - 1, report.n_components)} coordinates only tell them apart. Raise "
+            text = (
+                f"Landmarks and rows fall into {problem.operator.parts.describe()} (counted in landmarks), so "
+                f"{contrasts_only(report.components, report.n_components)} them apart. Raise "
                 f"n_neighbors (now {report.edges}), epsilon (now {report.epsilon:.3g}) or the number of landmarks."
             )
-        return found + amplification_concerns(report)
+            found.append(Concern(Importance.PIECES, text))
+        remedy = "Lower n_neighbors or epsilon, or take more landmarks"
+        found += sees_everything(report, values.max(), remedy, steps=2)
+        return found + magnified_rounding(report)
 
 
 def _bandwidth_of(geometry: Geometry, kernel: FittedKernel) -> Bandwidth:

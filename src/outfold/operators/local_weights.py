@@ -28,7 +28,9 @@ from ..graphs.pair_statistics import lists_of_mass, select_nearest
 from ..landmarks import Anchors, along_the_tree
 from ..neighbors import Lists, Search
 from ..trust import Nearness
+from .concerns import Concern, Importance, contrasts_only
 from .costs import Case, Cost, Stage
+from .directions import LOOKED
 from .expansion import EigenPairs, Expansion, SmallEndKernel
 from .operator import DENSE_SOLVER_UP_TO, Normalization, Operator, ResidualOperator, RowRule, Rows
 from .problem import BuiltProblem, Eigenproblem, Facts
@@ -101,8 +103,15 @@ def _nearest(lists: Lists, k: int, counts: Array | None) -> Lists:
     return lists.nearest(k) if counts is None else select_nearest(lists, counts, k, counts)
 
 
+@dataclass(frozen=True)
 class Residual(Normalization):
     """Eigenfunctions of the smallest eigenvalues of (I - W)'(I - W), orthonormal in the measure."""
+
+    k: int  # neighbours of a point
+
+    @property
+    def looked(self) -> int:
+        return min(LOOKED, self.k - 1)
 
     @property
     def unit_columns(self) -> bool:
@@ -115,9 +124,7 @@ class Residual(Normalization):
         return functions.copy()
 
     def dimension(self, operator: Operator, values: Array) -> int | None:
-        """Return the dimension before the largest relative gap among the first ten eigenvalues."""
-        first = np.maximum(-values[:11], operator.size * np.finfo(float).eps * operator.spread)
-        return int((first[1:] / first[:-1]).argmax()) + 1
+        return None
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,14 @@ class LocalWeights(Eigenproblem):
     @property
     def merges_copies(self) -> bool:
         return True
+
+    @property
+    def weighs_scales(self) -> bool:
+        return True
+
+    @property
+    def against_outliers(self) -> str:
+        return "Raise n_neighbors or reg, scale the features"
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         n = len(anchors.measure)
@@ -179,7 +194,7 @@ class LocalWeights(Eigenproblem):
         return BuiltProblem(
             anchors=anchors,
             operator=operator,
-            normalization=Residual(),
+            normalization=Residual(self.k),
             rule=BarycentricRule(search=search, k=self.k, reg=self.reg, nearness=nearness, counts=counts),
             reference=reference,
             edges=f"{self.k} nearest neighbours" + ("" if search.exact else ", found approximately"),
@@ -216,20 +231,22 @@ class LocalWeights(Eigenproblem):
         assert isinstance(rule, BarycentricRule)
         return ResidualKernel(rule, pairs)
 
-    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         found = []
         if report.components > 1:
-            found.append(
-                f"The neighbour graph has {problem.operator.parts.describe()}, so the first "
-                f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. Raise "
+            text = (
+                f"The neighbour graph has {problem.operator.parts.describe()}, so "
+                f"{contrasts_only(report.components, report.n_components)} them apart. Raise "
                 f"n_neighbors (now {self.k}), or pass components='largest'."
             )
+            found.append(Concern(Importance.PIECES, text))
         if report.multiplicity > report.components:
-            found.append(
+            text = (
                 f"{report.multiplicity} eigenvalues are zero up to rounding, so the coordinates are an arbitrary basis "
                 "of as many functions: groups of points reconstruct themselves or the data is flat. Raise n_neighbors "
                 f"(now {self.k}) or reg (now {self.reg:g})."
             )
+            found.append(Concern(Importance.SPECTRUM, text))
         return found
 
 

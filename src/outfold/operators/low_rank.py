@@ -33,11 +33,12 @@ from ..graphs.protocols import FittedKernel
 from ..kernels import Kernel
 from ..landmarks import Anchors
 from ..trust import Reference
+from .concerns import Concern, Importance, contrasts_only
 from .costs import ENTRY, FLOPS, Case, Cost, Stage
 from .expansion import EigenPairs, Expansion
 from .markov import SolvedOverLandmarks
 from .operator import DENSE_SOLVER_UP_TO, MarkovOperator, RowRule, Rows, links
-from .problem import BuiltProblem, Eigenproblem, Facts, too_wide
+from .problem import BuiltProblem, Eigenproblem, Facts, sees_everything
 
 REACH = 1e-2  # a row is within reach of a landmark if its weight exceeds this; the weight of a landmark on itself is 1
 CLEAR = 1e-2  # a degree is clearly positive if it exceeds this fraction of its value for positive weights
@@ -172,7 +173,7 @@ class LowRankDiffusion(Eigenproblem):
 
     @property
     def against_outliers(self) -> str:
-        return "Leave solver out, for kernel='adaptive'"
+        return "Leave solver out, for kernel='adaptive', scale the features"
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         asked = len(anchors.points)
@@ -241,44 +242,49 @@ class LowRankDiffusion(Eigenproblem):
         ]
         return Cost("all landmarks", solver if m <= DENSE_SOLVER_UP_TO else "krylov", stages)
 
-    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         found = []
         if report.components > 1:
-            found.append(
-                f"The landmarks fall into {problem.operator.parts.describe()}, so the first "
-                f"{min(report.components - 1, report.n_components)} coordinates only tell them apart. {REMEDY} "
+            text = (
+                f"The landmarks fall into {problem.operator.parts.describe()}, so "
+                f"{contrasts_only(report.components, report.n_components)} them apart. {REMEDY} "
                 f"(now {report.epsilon:.3g})."
             )
+            found.append(Concern(Importance.PIECES, text))
         if values.max() > 1 + 1e-6:
-            found.append(
+            text = (
                 f"An eigenvalue is {values.max():.4g}, above 1: the low-rank kernel of {report.n_anchors} landmarks "
                 f"has negative entries that matter. {REMEDY} (now {report.epsilon:.3g})."
             )
+            found.append(Concern(Importance.SPECTRUM, text))
         if report.trace > report.n_anchors / 2:
-            found.append(
+            text = (
                 f"The trace of P is {report.trace:.4g} for {report.n_anchors} landmarks: they are too few for this "
                 f"epsilon, and most see little but the rows nearest to them. {REMEDY} (now {report.epsilon:.3g})."
             )
-        found += too_wide(report, values.max())
+            found.append(Concern(Importance.WIDTH, text))
+        found += sees_everything(report, values.max(), "Lower epsilon, or pass kernel='adaptive' without LowRank()")
         if report.amplification > 1e8:
-            found.append(
+            text = (
                 f"Rounding may be magnified by {report.amplification:.1e} in transform. Keep fewer components, use "
                 "t >= 1, or raise the tolerance of LowRank."
             )
+            found.append(Concern(Importance.ROUNDING, text))
         return found
 
 
 REMEDY = "Take more landmarks, evenly spread (landmarks.FarthestPoint), or a larger epsilon"
 
 
-def _astray(count: int, rows: int, landmarks: int, epsilon: float) -> tuple[str, ...]:
+def _astray(count: int, rows: int, landmarks: int, epsilon: float) -> tuple[Concern, ...]:
     if not count:
         return ()
-    return (
+    text = (
         f"{count} of {rows} rows are out of reach of the {landmarks} landmarks, or their low-rank degrees are not "
         f"clearly positive. They do not count in the fit and take the value of the nearest landmark. {REMEDY} (now "
-        f"{epsilon:.3g}).",
+        f"{epsilon:.3g})."
     )
+    return (Concern(Importance.LANDMARKS, text),)
 
 
 def independent(A: Array, tolerance: float) -> tuple[Array, Array]:

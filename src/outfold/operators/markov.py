@@ -22,6 +22,7 @@ from ..graphs import components
 from ..graphs.nearest import NearestAnchors
 from ..graphs.protocols import FittedKernel, Geometry, Graph
 from ..trust import LOG_FLOOR
+from .directions import LOOKED
 from .expansion import EigenPairs, Expansion, by_blocks
 from .operator import (
     MarkovChain,
@@ -193,6 +194,10 @@ class SolvedOverLandmarks(Normalization):
     power: float
     of_all_rows: ClassVar[bool] = True
 
+    @property
+    def looked(self) -> int:
+        return LOOKED
+
     def scale(self, eigenvalues: Array) -> None:
         """Return None: the embedding of a landmark comes from its own row, it is not a multiple of the basis."""
         return None
@@ -206,6 +211,10 @@ class SolvedOverLandmarks(Normalization):
 
 class GraphNormalization(Normalization):
     """A normalisation of affinities on a graph."""
+
+    @property
+    def looked(self) -> int:
+        return LOOKED
 
     @property
     def merges_copies(self) -> bool:

@@ -31,11 +31,13 @@ from ..data.weights import at_whole_numbers
 from ..distances import GivenTable, Metric, SearchedDistances
 from ..graphs import components
 from ..graphs.bridges import bridge_lengths
+from ..graphs.local_dimension import dimension_of_lists
 from ..graphs.nearest import NearestAnchors, Shared
 from ..kernels import GaussianKernel
 from ..landmarks import Anchors, along_the_tree, given_columns
 from ..neighbors.faiss import NeighborsTransformer
 from .affinity_graph import disconnected_note, largest_component
+from .concerns import Concern, Importance
 from .costs import EDGE, PRODUCT, Case, Cost, Stage
 from .expansion import EigenPairs, Expansion
 from .landmark_diffusion import LandmarkKernel
@@ -50,12 +52,21 @@ from .operator import (
     Operator,
     RowRule,
 )
-from .problem import BuiltProblem, Eigenproblem, Facts, NeighborLists, amplification_concerns, too_wide
+from .problem import (
+    BuiltProblem,
+    Eigenproblem,
+    Facts,
+    NeighborLists,
+    magnified_rounding,
+    sees_everything,
+    too_narrow,
+)
 from .variable_rates import Generator, RateProblem, RateRule, local_dimension_of
 from .walk import Walk
 
 NEIGHBORS = 20  # of a point, if the caller gives no number
 WIDTH = 1.0  # epsilon in local units, if the caller gives none
+FAR_WIDTH = 20.0  # times as wide or as narrow as the default: no width in local units
 SECOND_NEIGHBORS = 6  # entries of A per entry of W, for plans: right for surfaces
 
 
@@ -106,6 +117,10 @@ class ThroughAnchors(Normalization):
         """Return None: the rows of the anchors embed them."""
         return None
 
+    @property
+    def looked(self) -> int:
+        return self.inner.looked
+
     def dimension(self, operator: Operator, values: Array) -> int | None:
         return self.inner.dimension(operator, values)
 
@@ -153,7 +168,8 @@ class NeighborWalk(Eigenproblem):
 
     @property
     def against_outliers(self) -> str:
-        return "Pass kernel='adaptive'" if isinstance(self.normalization, Generator) else "Raise n_neighbors"
+        remedy = "Pass kernel='adaptive'" if isinstance(self.normalization, Generator) else "Raise n_neighbors"
+        return f"{remedy}, scale the features"
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""
@@ -165,6 +181,8 @@ class NeighborWalk(Eigenproblem):
             search, anchors.measure, k, local, runner, epsilon=self.epsilon, tapers=self.tapers
         )
         measured = geometry.scale(shared)
+        if dimension is None:
+            dimension = dimension_of_lists(shared.lists, geometry.counted, k)
         how = f"local scale: root mean square distance to {local:g} neighbours"
         kernel = GaussianKernel(Bandwidth(self.epsilon, how, dimension))
         built = self._normalize(geometry, kernel, measured, shared, anchors.measure, runner)
@@ -334,18 +352,29 @@ class NeighborWalk(Eigenproblem):
         told = ("auto: " if isinstance(self.k, str) else "") + f"{k} nearest of each point"
         return Cost(told, solver, case.beside_a_tree(n, stages))
 
-    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         found = []
         if report.components > 1:
-            found.append(
-                disconnected_note(report, problem.operator, "Raise n_neighbors")
-                + ", or pass components='largest' or 'join'."
-            )
+            text = disconnected_note(report, problem.operator, "Raise n_neighbors")
+            found.append(Concern(Importance.PIECES, f"{text}, or pass components='largest' or 'join'."))
         if isinstance(problem.operator, MarkovOperator):
-            found += too_wide(report, values.max())
+            found += sees_everything(report, values.max(), "Lower n_neighbors", steps=2)
+            found += too_narrow(report)
+        found += self._width_concerns()
         if isinstance(problem.normalization, ThroughAnchors) and isinstance(problem.normalization.inner, RateProblem):
             found += problem.normalization.inner.concerns(-values)
-        return found + amplification_concerns(report)
+        return found + magnified_rounding(report)
+
+    def _width_concerns(self) -> list[Concern]:
+        """Return a warning if epsilon looks like one in the units of the data."""
+        if WIDTH / FAR_WIDTH <= self.epsilon <= WIDTH * FAR_WIDTH:
+            return []
+        text = (
+            f"epsilon={self.epsilon:.3g} is far from every local scale: this kernel measures in local units, where "
+            f"{WIDTH:g} is the distance to neighbours. Leave epsilon out, or pass kernel='gaussian' for an epsilon in "
+            "the units of the data."
+        )
+        return [Concern(Importance.WIDTH, text)]
 
 
 @dataclass(frozen=True)

@@ -346,8 +346,13 @@ class Normalization:
         """Return the factors that turn the basis into the embedding of the anchors; None: their own rows do that."""
         return np.ones(len(eigenvalues))
 
+    @property
+    def looked(self) -> int:
+        """Eigenpairs among which n_components="auto" counts the new directions; 0: the eigenvalues alone decide."""
+        return 0
+
     def dimension(self, operator: Operator, values: Array) -> int | None:
-        """Return how many of the non-trivial eigenvalues to select; None: more must be computed to decide."""
+        """Return how many of the non-trivial eigenvalues to select at most; None: all of these, or more."""
         return spectral_dimension(values)
 
     def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:

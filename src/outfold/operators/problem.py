@@ -18,12 +18,16 @@ from ..graphs.nearest import NearestAnchors
 from ..landmarks import Anchors
 from ..neighbors.lists import measure_pairs
 from ..trust import Reference
+from .concerns import Concern, Importance, depends_on_scales
 from .costs import Case, Cost
 from .expansion import EigenPairs, Expansion
 from .operator import Normalization, Operator, RowRule
 
 if TYPE_CHECKING:
     from ..distances import Metric, SearchedDistances
+
+
+SPANNED = 0.5  # largest eigenvalue of one step, below which a kernel spans the data
 
 
 class Eigenproblem:
@@ -53,9 +57,9 @@ class Eigenproblem:
         return None
 
     @property
-    def against_outliers(self) -> str | None:
-        """What to do if a few outliers carry a coordinate, as the beginning of a sentence; None: they may well."""
-        return None
+    def against_outliers(self) -> str:
+        """What to do if a few outliers carry a coordinate, as the beginning of a sentence."""
+        return "Scale the features"
 
     @property
     def reads_rows(self) -> bool:
@@ -87,9 +91,14 @@ class Eigenproblem:
         """Return the seconds to embed rows that are not anchors."""
         return case.extension(edges)
 
-    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[str]:
+    def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         """Return the warnings about a fit with the eigenvalues ``values``."""
         return []
+
+    @property
+    def weighs_scales(self) -> bool:
+        """Whether a feature weighs the more the larger its scale."""
+        return depends_on_scales(self.feature_metric)
 
     def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion | None:
         """Return the kernel whose eigenfunctions the coordinates are; None: they are not those of a kernel."""
@@ -140,24 +149,40 @@ class Facts(Protocol):
     def amplification(self) -> float: ...
 
 
-def too_wide(report: Facts, largest: float) -> list[str]:
-    """Return a warning if the largest selected eigenvalue of a Markov operator is below 0.05, else nothing."""
-    if largest >= 0.05:
+def sees_everything(report: Facts, largest: float, remedy: str, steps: int = 1) -> list[Concern]:
+    """Return a warning if the kernel spans the data: the map is then nearly linear. Else return nothing.
+
+    ``largest``: the largest selected eigenvalue of a Markov operator; ``steps``: steps of the kernel in one of its own.
+    """
+    if largest >= SPANNED**steps:
         return []
-    return [
-        f"epsilon={report.epsilon:.3g} looks too large: the largest kept eigenvalue is {largest:.2g}, so all rows "
-        "look alike. Try a smaller epsilon or epsilon='auto'."
-    ]
+    text = (
+        f"The kernel spans the data: the largest eigenvalue is {largest:.2g} (epsilon={report.epsilon:.3g}, "
+        f"{report.edges}). The map is then nearly linear, as in PCA. {remedy}."
+    )
+    return [Concern(Importance.WIDTH, text)]
 
 
-def amplification_concerns(report: Facts) -> list[str]:
+def too_narrow(report: Facts) -> list[Concern]:
+    """Return a warning if most rows see little but themselves, else nothing."""
+    if not report.trace > report.n_anchors / 2:
+        return []
+    text = (
+        f"epsilon={report.epsilon:.3g} looks too small: the trace of P is {report.trace:.4g} for n = "
+        f"{report.n_anchors}, so most rows see little but themselves. Try a larger epsilon or epsilon='auto'."
+    )
+    return [Concern(Importance.WIDTH, text)]
+
+
+def magnified_rounding(report: Facts) -> list[Concern]:
     """Return a warning if transform divides by so small an eigenvalue that rounding grows by more than 1e5."""
     if report.amplification <= 1e5:
         return []
-    return [
+    text = (
         f"The smallest kept eigenvalue magnifies rounding by {report.amplification:.1e} in transform. Keep fewer "
         "components or use t >= 1."
-    ]
+    )
+    return [Concern(Importance.ROUNDING, text)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +230,7 @@ class BuiltProblem:
     edges: str  # description of the edges, for the report
     degree: float  # mean number of anchors in a row
     bandwidth: Bandwidth = NO_BANDWIDTH
-    notes: tuple[str, ...] = ()  # warnings for the report
+    notes: tuple[Concern, ...] = ()  # warnings for the report
     kept: NeighborLists | None = None  # the anchors of each training row, if `build` has stored them
     gathered: Gathered | None = None
     # Called with the problem, its eigenvalues and eigenvectors. Returns the problem, changed if these show that it must

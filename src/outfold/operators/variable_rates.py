@@ -24,16 +24,17 @@ import numpy as np
 from scipy import linalg
 from scipy.special import gammainc
 
-from .._loops import selection
 from .._runtime.threads import Threads
 from .._runtime.typing import FREE, Array, Axes, Interval, Matrix, Sparse
 from ..data.weights import at_whole_numbers, weighted_quantile
 from ..graphs import components
 from ..graphs.components import Components
+from ..graphs.local_dimension import dimension_by_search
 from ..graphs.nearest import NearestAnchors
-from ..graphs.pair_statistics import kth, lists_of_mass
 from ..graphs.protocols import Geometry
 from ..neighbors import Search
+from .concerns import Concern, Importance
+from .directions import LOOKED
 from .markov import MarkovRule
 from .operator import (
     LaplacianOperator,
@@ -57,21 +58,9 @@ MOST_RATE = 0.75  # largest mu s: new rows are divided by 1/4 at the least
 
 
 def local_dimension_of(search: Search, counted: Array, runner: Threads) -> float:
-    """Return the dimension of the anchors by maximum likelihood (Levina and Bickel, 2004), from 1 to 50.
-
-    It is 1 / mean log(r_k / r_j) over the neighbours before the last, k, where anchors count as ``counted`` says.
-    """
-    points, last = search.distances.anchors, min(float(counted.sum()), DIMENSION_NEIGHBORS + 1.0)
-    rows = np.linspace(0, len(points) - 1, min(len(points), 4000)).astype(int)
-    lists = lists_of_mass(search.of_any_k(), points[rows], counted, last, runner, counts=counted)
-    shares, kept, moments = np.zeros(len(lists.index)), np.empty(len(rows), np.int64), np.empty(len(rows))
-    selection.share_nearest(lists.ptr, lists.index, lists.squared, counted, last - 1, shares, kept, moments)
-    weights = shares * counted[lists.index] * counted[rows][lists.rows()]
-    radii = np.repeat(kth(lists, counted, last, counted), np.diff(lists.ptr))
-    apart = (lists.squared > 0) & (weights > 0)
-    logs = np.log(radii[apart] / lists.squared[apart])
-    total = float(weights[apart] @ logs)
-    return float(np.clip(2 * weights[apart].sum() / total, 1.0, 50.0)) if total > 0 else 1.0
+    """Return the dimension of the anchors by maximum likelihood, from 1 to 50."""
+    found = dimension_by_search(search, counted, DIMENSION_NEIGHBORS, runner)
+    return 1.0 if found is None else float(np.clip(found, 1.0, 50.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,21 +250,24 @@ class RateProblem(Normalization):
         basis: Array = functions * np.exp(-eigenvalues * self.spec.time)
         return basis
 
+    @property
+    def looked(self) -> int:
+        return LOOKED
+
     def dimension(self, operator: Operator, values: Array) -> int | None:
-        """Select as for a Markov operator, with the eigenvalues of P where s is typical; mu s stays below 3/4."""
-        chosen = spectral_dimension(1 + values * float(np.median(self.slow)))
-        most = int((-values * self.slow.max() <= MOST_RATE).sum())
-        return chosen if chosen is None else max(1, min(chosen, most))
+        """Return how many weigh more than a tenth of the first at the time of the coordinates."""
+        return spectral_dimension(np.exp((values - values[0]) * self.spec.time))
 
     def amplification(self, values: Array) -> float:
         return float(1 / np.abs(1 + values * self.slow.max()).min())
 
-    def concerns(self, rates: Array) -> list[str]:
+    def concerns(self, rates: Array) -> list[Concern]:
         """Return a warning if ``time`` is so long that nothing is left of the coordinates."""
         time, slowest = self.spec.time, float(rates.min())
         if slowest * time < 20:
             return []
-        return [
+        text = (
             f"t={time:g} leaves exp(-mu t) = {np.exp(-slowest * time):.1e} of the first coordinate, whose rate is "
             f"mu = {slowest:.3g} in units of the data. Pass t=0, or t near {1 / slowest:.2g}, or rescale the data."
-        ]
+        )
+        return [Concern(Importance.WIDTH, text)]

@@ -13,21 +13,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._runtime.ownership import freeze
-from .._runtime.threads import Threads, row_blocks
+from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Seed
 from ..data.sources import map_rows
-from ..distances import Metric
 from ..methods.base import TakesCollections
+from ..operators.directions import LEAST_RESIDUAL, SCALE, residuals_of
 from .dimension import draw_rows, table_of_rows
-
-SLOPE_RIDGE = 1e-6  # relative to the variance: one neighbour in reach of a row does not determine a slope
-LEAST_RESIDUAL = 0.4  # default threshold: coordinates with a larger residual are new directions
 
 
 def residuals(
     eigenvectors: Data,
     *,
-    scale: float = 1 / 3,
+    scale: float = SCALE,
     standardize: bool = True,
     rows: int = 2000,
     random_state: Seed = 0,
@@ -66,57 +63,7 @@ def residuals(
     vectors = table_of_rows("eigenvectors", draw_rows(eigenvectors, rows, rows, random_state), least=2)
     if len(vectors) > rows:
         vectors = vectors[np.sort(check_random_state(random_state).permutation(len(vectors))[:rows])]
-    vectors = vectors - vectors.mean(axis=0)
-    spread = np.sqrt((vectors**2).mean(axis=0))
-    largest = max(float(spread.max()), np.finfo(float).tiny)
-    constant = spread <= 1e-12 * largest
-    vectors = vectors / (np.where(constant, 1.0, spread) if standardize else largest)
-    found = np.ones(vectors.shape[1])
-    runner = Threads(n_jobs)
-    for k in range(1, vectors.shape[1]):
-        if constant[k]:
-            found[k] = 0.0
-            continue
-        left = vectors[:, k] - _predict(vectors[:, :k], vectors[:, k], scale, runner)
-        found[k] = np.sqrt((left**2).sum() / (vectors[:, k] ** 2).sum())
-    return found
-
-
-def _predict(known: Array, wanted: Array, scale: float, runner: Threads) -> Array:
-    """Return the value of each row, predicted by a weighted linear regression over the other rows."""
-    n, k = known.shape
-    distances = Metric().fit(np.ascontiguousarray(known))
-    squared = distances.gram(runner)
-    width = _width(squared, scale)
-    pair = np.triu_indices(k)
-    moments = np.column_stack(
-        [np.ones(n), wanted, known, known * wanted[:, None], known[:, pair[0]] * known[:, pair[1]]]
-    )
-    ridge = SLOPE_RIDGE * float((known**2).mean(axis=0).sum()) * np.eye(k)
-
-    def of(block: slice) -> Array:
-        logs = squared[block] / -(width**2)
-        at = np.arange(block.start, block.stop)
-        logs[np.arange(len(at)), at] = -np.inf  # leave-one-out: a row does not predict itself
-        logs -= logs.max(axis=1, keepdims=True)
-        sums = np.exp(logs) @ moments
-        sums /= sums[:, :1]
-        value, centre, cross = sums[:, 1], sums[:, 2 : 2 + k], sums[:, 2 + k : 2 + 2 * k]
-        second = np.empty((len(at), k, k))
-        second[:, pair[0], pair[1]] = second[:, pair[1], pair[0]] = sums[:, 2 + 2 * k :]
-        second += ridge - centre[:, :, None] * centre[:, None, :]
-        slope = np.linalg.solve(second, (cross - centre * value[:, None])[:, :, None])[:, :, 0]
-        predicted: Array = value + ((known[block] - centre) * slope).sum(axis=1)
-        return predicted
-
-    return np.concatenate(list(runner.map(of, row_blocks(n, n), "regressions")))
-
-
-def _width(squared: Array, scale: float) -> float:
-    """Return scale * the median distance between rows, without distances of 0 if that median is 0 (copies)."""
-    lengths = np.sqrt(squared[np.triu_indices(len(squared), 1)])
-    lengths = lengths[lengths > 0] if np.median(lengths) == 0 else lengths
-    return scale * float(np.median(lengths)) if len(lengths) else 1.0
+    return residuals_of(vectors, scale, standardize, Threads(n_jobs))
 
 
 @dataclass(eq=False, repr=False)
@@ -155,7 +102,7 @@ class LocalLinearSelection(TakesCollections, SelectorMixin, BaseEstimator):
     n_components: int | None = None
     _: KW_ONLY
     threshold: float | None = None
-    scale: float = 1 / 3
+    scale: float = SCALE
     standardize: bool = True
     rows: int = 2000
     random_state: Seed = 0

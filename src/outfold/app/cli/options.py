@@ -163,7 +163,8 @@ class TableOptions:
         teller.row("columns", f"{len(found.columns)} used: {used}", columns=list(found.columns))
         tell_columns(teller, found)
         scaled = f"{found.scaling}: " if scale != "none" else ""
-        teller.row("scaling", f"{scaled}{found.describe()}", scaling=scale)
+        scales = f"; these were {told}" if (told := found.describe_scales()) else ""
+        teller.row("scaling", f"{scaled}{found.describe()}{scales}", scaling=scale)
         if missing.rising and table.named:
             name = missing.rising[0]
             teller.note(

@@ -1,0 +1,102 @@
+"""What a fit has to say about itself: sentences, each with its remedy, and how much they matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from .._runtime.typing import Array
+from ..distances import Metric
+
+MOST_CONCERNS = 3  # that a fit mentions
+UNEQUAL_SCALES = 100.0  # ratio of standard deviations of features
+LOOKED_AT = 4096  # rows at most, at even steps, whose features are compared
+DOMINATED = 0.1  # of the features, or fewer, make up the distances
+SUMS_OVER_FEATURES = {"euclidean", "l2", "sqeuclidean", "cityblock", "manhattan", "l1", "minkowski", "chebyshev"}
+
+
+class Importance(IntEnum):
+    """How much a concern matters, the first most."""
+
+    UNSOLVED = 0  # the eigenpairs are not those of the problem
+    PIECES = 1  # the graph is disconnected, or rows have no neighbours
+    FEW_ROWS = 2  # a coordinate shows few rows
+    SCALES = 3  # a feature outweighs the others
+    WIDTH = 4  # the kernel is much too wide or too narrow
+    CUT = 5  # the kernel is cut
+    SPECTRUM = 6  # the eigenvalues do not have the expected form
+    LANDMARKS = 7  # landmarks or rows were left out
+    GUESS = 8  # a number that "auto" chose is a guess
+    ROUNDING = 9
+
+
+class Concern(NamedTuple):
+    """A sentence for the user."""
+
+    importance: Importance
+    text: str
+
+
+def most_important(concerns: Iterable[Concern]) -> tuple[str, ...]:
+    """Return the sentences of the most important concerns, the most important first."""
+    ordered = sorted(concerns, key=lambda concern: concern.importance)
+    return tuple(dict.fromkeys(concern.text for concern in ordered))[:MOST_CONCERNS]
+
+
+def contrasts_only(components: int, kept: int) -> str:
+    """Return which coordinates only tell the components of a graph apart."""
+    count = min(components - 1, kept)
+    return "the first coordinate only tells" if count == 1 else f"the first {count} coordinates only tell"
+
+
+def depends_on_scales(metric: Metric | None) -> bool:
+    """Return whether a feature weighs the more in the metric the larger its scale."""
+    return metric is not None and isinstance(metric.name, str) and metric.name in SUMS_OVER_FEATURES
+
+
+@dataclass(frozen=True)
+class FeatureScales:
+    """The standard deviations of the features that vary."""
+
+    spread: Array
+    names: list[str]
+
+    @classmethod
+    def of(cls, points: Array, measure: Array, names: list[str] | None) -> FeatureScales:
+        """Measure the features of points, of ``LOOKED_AT`` points at even steps if there are more."""
+        every = -(-len(points) // LOOKED_AT)
+        points, mass = points[::every], measure[::every] / measure[::every].sum()
+        spread = np.sqrt(mass @ np.square(points - mass @ points))
+        varying = np.flatnonzero(spread > 1e-12 * np.abs(points).max(axis=0))
+        return cls(spread[varying], [repr(names[at]) if names else f"X[:, {at}]" for at in varying])
+
+    @property
+    def _extremes(self) -> tuple[str, str]:
+        low, high = int(self.spread.argmin()), int(self.spread.argmax())
+        return f"{self.spread[low]:.2g} ({self.names[low]})", f"{self.spread[high]:.3g} ({self.names[high]})"
+
+    def __str__(self) -> str:
+        return "as given; standard deviations {} to {}".format(*self._extremes) if len(self.spread) > 1 else "as given"
+
+    def concerns(self) -> list[Concern]:
+        """Return a warning if a few features of far larger scale than others make up the distances, else nothing.
+
+        Pixels that are rarely inked also vary little, so a ratio of scales alone is no concern: with v the variances of
+        the d features, (sum v)^2 / sum v^2 is how many of them matter, and must not exceed a tenth of d by 1.
+        """
+        if len(self.spread) < 2:
+            return []
+        scaled = self.spread / self.spread.max()
+        matter = np.square(np.square(scaled).sum()) / np.square(np.square(scaled)).sum()
+        if scaled.min() > 1 / UNEQUAL_SCALES or matter > 1 + DOMINATED * len(scaled):
+            return []
+        low, high = self._extremes
+        text = (
+            f"One feature outweighs the others: standard deviations range from {low} to {high}. Features are used as "
+            "given; unless they share a unit, scale them first (sklearn.preprocessing.StandardScaler)."
+        )
+        return [Concern(Importance.SCALES, text)]
