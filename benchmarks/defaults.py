@@ -23,12 +23,12 @@ import itertools
 import json
 import os
 import pathlib
-import subprocess
 import sys
 from typing import NamedTuple
 
 import numpy as np
 from default_fits import CONTENDERS, PEERS
+from default_process import Library
 from default_sets import DENSITIES, MANIFOLDS, NOISE, TABLES, Sample, manifold
 from peers import environments
 from sklearn.manifold import trustworthiness
@@ -156,41 +156,28 @@ def tasks_of(cells: list[Cell], wanted: str, draws: int) -> list[Task]:
 
 def run_library(library: str, tasks: list[Task], folder: pathlib.Path, out) -> None:
     """Fit all tasks of a library in one process; write a line for each."""
-    alone = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    alone.pop("PYTHONPATH", None)
-    command = [environments.python(library), "-P", str(HERE / "default_fits.py")]
-    rows, answer = folder / f"{library}.npy", folder / f"{library}-answer.npy"
     pictures: dict[tuple, np.ndarray] = {}
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=alone
-    ) as child:
+    with Library(library) as process:
         for task in tasks:
             sample = task.cell.draw(task.seed)
-            np.save(rows, sample.rows if task.part is None else sample.rows[task.part])
-            print(
-                json.dumps({"contender": task.contender, "rows": str(rows), "answer": str(answer)}),
-                file=child.stdin,
-                flush=True,
-            )
-            line = json.loads(child.stdout.readline())
-            line = {key: line[key] for key in ("contender", "seconds", "failed", "warnings") if key in line}
+            said, places = process.fit(task.contender, sample.rows if task.part is None else sample.rows[task.part])
+            line = {"contender": task.contender}
+            line |= {key: said[key] for key in ("seconds", "failed", "warnings") if key in said}
             line |= {"kind": task.cell.kind, "set": task.cell.name, "n": task.cell.n, "seed": task.seed}
-            if "seconds" in line and task.part is None:
-                places = np.load(answer)
+            if places is not None and task.part is None:
                 line |= measures(sample, places)
                 if task.cell.kind == "table":
                     np.save(folder / picture_name(task.cell.name, task.contender), places[:, :2])
-            elif "seconds" in line:
+            elif places is not None:
                 key = (task.cell.name, task.contender)
                 full = np.full((task.cell.n, 2), np.nan)
-                full[task.part] = np.load(answer)[:, :2]
+                full[task.part] = places[:, :2]
                 if key not in pictures:
                     pictures[key] = full
                     continue
                 both = np.isfinite(full[:, 0]) & np.isfinite(pictures[key][:, 0])
                 line |= {"kind": "halves", "halves": disagreement(full[both], pictures[key][both])}
             out(line)
-        child.stdin.close()
 
 
 def picture_name(name: str, contender: str) -> str:

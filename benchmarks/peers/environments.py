@@ -17,6 +17,7 @@ PACKAGES = {  # library: what its environment holds; Outfold runs in the interpr
     "openTSNE": ["openTSNE"],
     "scanpy": ["scanpy", "pynndescent<0.6"],  # with the newest it failed at 16,000 rows
 }
+TABLES = {"palmerpenguins": ["palmerpenguins"]}  # packages that hold data
 
 
 def folder():
@@ -33,6 +34,8 @@ def python(library):
     if not done.exists():
         print(f"making an environment for {library}", file=sys.stderr, flush=True)
         venv.create(place, with_pip=True, clear=True)
-        subprocess.run([place / "bin" / "python", "-m", "pip", "install", "-q", *PACKAGES[library]], check=True)
+        subprocess.run(
+            [place / "bin" / "python", "-m", "pip", "install", "-q", *(PACKAGES | TABLES)[library]], check=True
+        )
         done.touch()
     return str(place / "bin" / "python")

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 
+import outfold
 from catalogue import (
     ALL_METHODS,
     APPROXIMATE,
@@ -50,6 +51,11 @@ everyone = pytest.mark.parametrize(
     "estimator", [*ALL_METHODS.values(), *NETWORKS.values()], ids=[*ALL_METHODS.keys(), *NETWORKS.keys()]
 )
 
+
+BY_DEFAULT = [
+    "DiffusionMaps", "LaplacianEigenmaps", "SpectralClustering", "Isomap", "LocallyLinearEmbedding", "KernelPCA",
+    "ClassicalMDS", "Roseland", "PHATE", "DiffusionNet", "GRAE",
+]  # fmt: skip
 
 NOT_FOR_THIS_CLOUD = (  # errors that odd clouds deserve
     "too few to embed",  # the largest component of a cloud of copies
@@ -412,6 +418,42 @@ def test_scikit_learn_agrees(estimator):
     assert sum(r["status"] == "passed" for r in results) >= 45
     for name in EXTRA_CHECKS:
         getattr(estimator_checks, name)(type(estimator).__name__, clone(estimator))
+
+
+@pytest.mark.parametrize("name", BY_DEFAULT)
+@pytest.mark.filterwarnings("ignore::outfold.exceptions.OutfoldWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore:X (does not have valid|has) feature names")
+def test_scikit_learn_agrees_with_every_estimator_of_no_arguments(name):
+    """No check is excused, and none but that of other array libraries is skipped."""
+    results = estimator_checks.check_estimator(getattr(outfold, name)(), on_fail=None)
+    assert [(r["check_name"], r["exception"]) for r in results if r["status"] not in ("passed", "skipped")] == []
+    assert [r["check_name"] for r in results if r["status"] == "skipped"] == ["check_array_api_input"]
+    assert len(results) >= 45
+
+
+FEW_ROWS = {  # what the report says of the default where there are few rows; others have no default that is too large
+    "DiffusionMaps": "6 nearest of each point (few points; 20 of more)",
+    "LaplacianEigenmaps": "6 nearest of each point (few points; 20 of more)",
+    "SpectralClustering": "6 nearest of each point (few points; 20 of more)",
+    "Roseland": "6 nearest landmarks (few landmarks; 15 of more)",
+    "Isomap": "8 nearest neighbours (few points; 10 of more)",
+    "LocallyLinearEmbedding": "8 nearest neighbours (few points; 10 of more)",
+    "PHATE": "neighbour 4 (few points; 5 of more)",
+}
+
+
+@pytest.mark.parametrize("name", FEW_ROWS)
+def test_defaults_adapt_to_few_rows_and_say_so_and_a_given_number_is_an_error(name):
+    rows = {"PHATE": 5, "Isomap": 9, "LocallyLinearEmbedding": 9}.get(name, 12)
+    method, X = getattr(outfold, name), cloud(0, rows=rows)
+    fitted = quietly(method(random_state=0).fit, X)
+    assert fitted.report_.edges.endswith(FEW_ROWS[name])
+    assert fitted.report_.edges in str(fitted.report_)
+    assert "few" not in quietly(method(random_state=0).fit, cloud(0, rows=60)).report_.edges
+    with pytest.raises(ValueError, match=f"n_neighbors={rows + 1} "):
+        method(n_neighbors=rows + 1).fit(X)
 
 
 @everyone

@@ -14,7 +14,7 @@ X = cloud(0, rows=120)
 
 def test_lle_and_classical_mds_have_scikit_learns_embedding():
     roll, _ = swiss_roll(400, random_state=0)
-    ours = LocallyLinearEmbedding(2, n_neighbors=12).fit(roll)
+    ours = LocallyLinearEmbedding(2, n_neighbors=12, reg=1e-3).fit(roll)
     theirs = manifold.LocallyLinearEmbedding(n_neighbors=12, n_components=2, eigen_solver="dense").fit(roll)
     assert up_to_signs(ours.embedding_, theirs.embedding_) < 1e-8
     if not hasattr(manifold, "ClassicalMDS"):
@@ -26,9 +26,9 @@ def test_lle_and_classical_mds_have_scikit_learns_embedding():
 
 def test_lle_places_new_points_no_worse_than_scikit_learn():
     roll, new = (swiss_roll(n, random_state=seed)[0] for n, seed in ((1500, 0), (500, 1)))
-    ours = LocallyLinearEmbedding(2, n_neighbors=12).fit(roll)
+    ours = LocallyLinearEmbedding(2, n_neighbors=12, reg=1e-3).fit(roll)
     theirs = manifold.LocallyLinearEmbedding(n_neighbors=12, n_components=2, eigen_solver="dense").fit(roll)
-    everything = LocallyLinearEmbedding(2, n_neighbors=12).fit(np.vstack([roll, new])).embedding_
+    everything = LocallyLinearEmbedding(2, n_neighbors=12, reg=1e-3).fit(np.vstack([roll, new])).embedding_
 
     def error(embedding):  # against the joint fit, aligned over the training points
         turn = np.linalg.lstsq(ours.embedding_, everything[:1500], rcond=None)[0]

@@ -128,7 +128,7 @@ def test_other_values_are_refused():
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("data", ["digits", "iris", "blobs", "noise"])
 def test_labels_are_predicted_and_k_means_is_as_good_as_scikit_learn(data, normalize):
-    """Its cost against ten starts of scikit-learn's on the same coordinates, eight times; labels are those of predict."""
+    """Its cost against ten starts of scikit-learn's on the same coordinates, eight times."""
     X = {
         "digits": load_digits().data,
         "iris": load_iris().data,
@@ -149,3 +149,8 @@ def test_many_rows_are_clustered_as_well_as_few():
     model = SpectralClustering(8).fit(X)
     assert adjusted_rand_score(labels, model.labels_) > 0.99
     np.testing.assert_array_equal(model.labels_[:500], model.predict(X[:500]))
+
+
+def test_more_clusters_than_rows_are_refused_by_their_name():
+    with pytest.raises(ValueError, match="n_clusters=8 is more than the rows, n = 5"):
+        SpectralClustering().fit(np.eye(5))

@@ -15,7 +15,7 @@ from .._runtime.typing import WHOLE, Array, Axes
 from ..bandwidths import ALL_EQUAL
 from ..data.places import find_places
 from ..data.sources import InMemory, Source
-from ..distances import LARGEST_ENTRY
+from ..distances import LARGEST_ENTRY, Metric
 from ..extensions.samples import Extension, Samples
 from ..graphs.local_dimension import dimension_of_points
 from ..graphs.pair_statistics import even_sample
@@ -93,14 +93,14 @@ class Fit:
 def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
     """Run the stages on the rows and return the fit."""
     view = recipe.view
-    _check_count(recipe.wanted, count_positive(measure))
+    _check_count(recipe, count_positive(measure))
     anchors = recipe.landmarks.select(rows, measure, rng)
     if not view.given:
         check_points(anchors.points)
         if view.merges_copies:
             anchors = anchors.merge_copies()
             recipe = recipe.clip(len(anchors.measure))
-    _check_count(recipe.wanted, len(anchors.measure))
+    _check_count(recipe, len(anchors.measure))
     with runner.blas():
         problem = view.build(rows, anchors, measure, _needed_pairs(recipe), runner)
         problem, spectrum, kept = _solve(problem, recipe)
@@ -186,9 +186,14 @@ def check_points(points: Array) -> None:
         raise ValueError(f"Squared distances overflow: the data reaches {largest:.1e}. Rescale the features.")
 
 
-def _check_count(wanted: int | str | tuple[int, ...], n: int) -> None:
+def _check_count(recipe: Recipe, n: int) -> None:
+    wanted = recipe.wanted
     most = max(wanted) if isinstance(wanted, tuple) else wanted
     if not isinstance(most, str) and most >= n:
+        if recipe.clusters != 1:
+            raise ValueError(
+                f"n_clusters={recipe.clusters} is more than the rows, n = {n}. Pass a smaller number, or 'auto'."
+            )
         raise ValueError(
             f"n_components={wanted} needs more than {most} anchors, but there are n = {n}: n points have at "
             f"most n - 1 = {n - 1} non-trivial coordinates."
@@ -265,11 +270,10 @@ def _dimension(problem: BuiltProblem, view: Eigenproblem) -> float:
     """Return the dimension of the anchors: that of the report, else by maximum likelihood; 1 if nothing is known."""
     if problem.bandwidth.dimension is not None:
         return problem.bandwidth.dimension
-    if view.given or view.feature_metric is None:
+    if view.given:
         return 1.0
-    points, measure = problem.anchors.points, problem.anchors.measure
-    found = dimension_of_points(points, measure, view.feature_metric, DIMENSION_NEIGHBORS, problem.operator.runner)
-    return found or 1.0
+    points, measure, metric = problem.anchors.points, problem.anchors.measure, view.feature_metric or Metric()
+    return dimension_of_points(points, measure, metric, DIMENSION_NEIGHBORS, problem.operator.runner) or 1.0
 
 
 def _training_embedding(

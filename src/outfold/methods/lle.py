@@ -47,7 +47,7 @@ class LocallyLinearEmbedding(SpectralMethod):
     """
 
     n_neighbors: Annotated[int | str, Interval(1), Options("auto")] = "auto"
-    reg: Annotated[float, Interval(0, open_low=True)] = 1e-3
+    reg: Annotated[float, Interval(0, open_low=True)] = 1e-2
     components: Annotated[str, Options("warn", "error", "largest"), After("landmarks")] = "warn"
     _solver_names = parameters.RESIDUAL_SOLVERS
 

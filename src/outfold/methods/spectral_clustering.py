@@ -118,8 +118,11 @@ def _find_centres(features: Array, measure: Array, count: int) -> Array:
     order that depends on the rows alone, so weights count as repeats; then Lloyd's algorithm on all rows.
     """
     some, mass = _merge_equal(features, measure) if len(features) <= STARTED_ON else _even_rows(features, measure)
-    starts = KMeans(count, n_init=STARTS, random_state=0).fit(some, sample_weight=mass)
-    means = KMeans(count, init=starts.cluster_centers_, n_init=1, tol=1e-8, max_iter=1000)
+    if len(some) > count:
+        start = KMeans(count, n_init=STARTS, random_state=0).fit(some, sample_weight=mass).cluster_centers_
+    else:  # copies: some clusters stay empty
+        start = some[np.arange(count) % len(some)]
+    means = KMeans(count, init=start, n_init=1, tol=1e-8, max_iter=1000)
     centres: Array = means.fit(features, sample_weight=measure).cluster_centers_
     return centres
 

@@ -21,13 +21,13 @@ def count_directions(functions: Array, dimension: float, runner: Threads) -> int
     If data of two dimensions or more have one new direction, the column with the next largest residual counts as one:
     nearly equal eigenvalues mix a new direction with functions of earlier ones.
     """
-    columns = functions.shape[1]
+    columns: int = functions.shape[1]
     if columns == 1:
         return 1
     left = residuals_of(functions, SCALE, True, runner)[1:]
     new = np.flatnonzero(left > LEAST_RESIDUAL) + 2
     last = int(new[-1]) if len(new) else 1
-    whole = round(dimension)
+    whole = round(float(dimension))
     if last == 1 and whole > 1:
         last = int(left.argmax()) + 2
     return min(columns, max(last, whole))

@@ -186,7 +186,7 @@ class Geodesic(Eigenproblem):
             raise ValueError(ALL_EQUAL)
         if self.fewer and isinstance(self.edges, Union) and 2 <= n < self.edges.k:
             fewer = replace(self, edges=replace(self.edges, k=int(n)))
-            return fewer._build(nodes, at, weights, foreign, needed, runner)
+            return fewer._build(nodes, at, weights, foreign, needed, runner).of_few(self.edges.k - 1)
         self._check_sizes(n, len(nodes.measure), at)
         distances: SearchedDistances
         distances = GivenTable(nodes.points[:, nodes.index]) if self.metric is None else self.metric.fit(nodes.points)

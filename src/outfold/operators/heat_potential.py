@@ -268,7 +268,7 @@ class HeatPotential(Eigenproblem):
         counted = n if counts is None else float(counts.sum())
         if self.fewer and self.neighbours >= counted > 1:
             fewer = replace(self, neighbours=int(np.ceil(counted)) - 1)
-            return fewer.build(rows, anchors, measure, needed, runner)
+            return fewer.build(rows, anchors, measure, needed, runner).of_few(self.neighbours)
         if self.neighbours >= counted:
             raise ValueError(
                 f"n_neighbors={self.neighbours} must be smaller than the number of distinct points, {counted:g}"

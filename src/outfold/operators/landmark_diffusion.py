@@ -148,7 +148,7 @@ class LandmarkDiffusion(Eigenproblem):
             normalization=self.normalization,
             rule=self.normalization.rule(operator, geometry, kernel),
             reference=reference,
-            edges=("auto: " if chosen else "") + self.describe(edges) + ("" if exact else ", found approximately"),
+            edges=self._describe_choice(edges, chosen) + ("" if exact else ", found approximately"),
             degree=degree,
             bandwidth=_bandwidth_of(geometry, kernel),
             kept=passes.kept if isinstance(rows, InMemory) else None,
@@ -207,6 +207,13 @@ class LandmarkDiffusion(Eigenproblem):
     @staticmethod
     def describe(edges: EdgeRule) -> str:
         return "all landmarks" if isinstance(edges, AllPairs) else f"{edges.neighbors} nearest landmarks"
+
+    def _describe_choice(self, edges: EdgeRule, chosen: bool) -> str:
+        if not chosen:
+            return self.describe(edges)
+        usual = self.edges.neighbors
+        few = f" (few landmarks; {usual} of more)" if self.chosen and edges.neighbors < usual else ""
+        return f"auto: {self.describe(edges)}{few}"
 
     def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
         assert isinstance(rule, MarkovRule)

@@ -164,7 +164,8 @@ class LocalWeights(Eigenproblem):
                 raise ValueError(
                     f"{needed} coordinates need at least {needed + 2} distinct points, n = {counted:g}. Ask for fewer."
                 )
-            return replace(self, k=most, fewer=False).build(rows, anchors, measure, needed, runner)
+            built = replace(self, k=most, fewer=False).build(rows, anchors, measure, needed, runner)
+            return built.of_few(self.k)
         if self.k >= counted:
             told = "" if counts is None else " (weights below 1 count as their fraction)"
             raise ValueError(

@@ -317,7 +317,10 @@ class NeighborWalk(Eigenproblem):
         )
 
     def _describe(self, geometry: NearestAnchors) -> str:
-        return ("auto: " if isinstance(self.k, str) else "") + f"{geometry.k:g} nearest of each point"
+        if not isinstance(self.k, str):
+            return f"{geometry.k:g} nearest of each point"
+        few = f" (few points; {NEIGHBORS} of more)" if geometry.k < NEIGHBORS else ""
+        return f"auto: {geometry.k:g} nearest of each point{few}"
 
     def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion | None:
         if isinstance(self.normalization, Markov):
@@ -359,7 +362,7 @@ class NeighborWalk(Eigenproblem):
             found.append(Concern(Importance.PIECES, f"{text}, or pass components='largest' or 'join'."))
         if isinstance(problem.operator, MarkovOperator):
             found += sees_everything(report, values.max(), "Lower n_neighbors", steps=2)
-            found += too_narrow(report)
+            found += too_narrow(report) if self.epsilon != WIDTH else []
         found += self._width_concerns()
         if isinstance(problem.normalization, ThroughAnchors) and isinstance(problem.normalization.inner, RateProblem):
             found += problem.normalization.inner.concerns(-values)

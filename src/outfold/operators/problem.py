@@ -242,6 +242,10 @@ class BuiltProblem:
         parts = self.operator.parts.at(self.anchors.points, self.anchors.measure)
         return self if parts is self.operator.parts else replace(self, operator=replace(self.operator, parts=parts))
 
+    def of_few(self, usual: int) -> BuiltProblem:
+        """Return the problem with a line for the report: of more points, the default is ``usual`` neighbours."""
+        return replace(self, edges=f"{self.edges} (few points; {usual} of more)")
+
     @property
     def order(self) -> Array:
         """The order of the anchors by their training rows."""

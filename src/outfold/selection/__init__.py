@@ -9,7 +9,7 @@ kernel (KernelPCA, ClassicalMDS, Isomap) has eigenvalues of any size: criteria t
 
 from ..operators.spectrum import entropy_time, spectral_dimension, spectral_entropy
 from .coordinates import LocalLinearSelection, residuals
-from .dimension import gap_dimension, slope_dimension, smallest_time
+from .dimension import gap_dimension, likelihood_dimension, slope_dimension, smallest_time
 from .outliers import RemoveOutliers
 from .tuning import Tuning, tune
 
@@ -19,6 +19,7 @@ __all__ = [
     "Tuning",
     "entropy_time",
     "gap_dimension",
+    "likelihood_dimension",
     "residuals",
     "slope_dimension",
     "smallest_time",

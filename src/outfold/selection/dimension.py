@@ -9,15 +9,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Seed
-from ..bandwidths import Slope
+from ..bandwidths import ALL_EQUAL, Slope
 from ..data.sources import draw_numbers, open_parts
 from ..distances import Metric, MetricLike
 from ..graphs import AllPairs
+from ..graphs.local_dimension import dimension_of_points
 from ..graphs.pair_statistics import even_sample
 from ..methods.base import SpectralEstimator
 from ..operators.spectrum import decay_rates, spectrum_sizes
 
 GAPS = ("rate", "difference", "ratio")
+LIKELIHOOD_NEIGHBORS = 20
 
 
 def gap_dimension(eigenvalues: ArrayLike, *, by: str = "rate", t: float = 1.0) -> int | None:
@@ -82,6 +84,59 @@ def slope_dimension(
     >>> round(slope_dimension(sphere(500, random_state=0)))
     2
     """
+    points, measure, metric = _points_of(data, metric)
+    if len(points) > 4000:
+        kept = even_sample(points, 2000)
+        points, measure = points[kept], measure[kept]
+    found = Slope().bandwidth(AllPairs().statistics(Metric.of(metric), points, measure, Threads(n_jobs)))
+    return float(found.dimension or 0.0)
+
+
+def likelihood_dimension(
+    data: Data | SpectralEstimator,
+    *,
+    n_neighbors: int = LIKELIHOOD_NEIGHBORS,
+    metric: MetricLike = "euclidean",
+    n_jobs: int | None = None,
+) -> float:
+    """Return the intrinsic dimension by maximum likelihood (Levina and Bickel, 2004).
+
+    In d dimensions log(r_k / r_j), with r_j the distance of a row to neighbour j and k = ``n_neighbors``, has the mean
+    1 / d. The result is the inverse of its mean over rows and j < k (MacKay and Ghahramani, 2005). Equal rows count as
+    one. Noise in many features adds dimensions at the scale of the neighbours; few rows of a high dimension have fewer.
+    Of more than 4000 rows the neighbours of an even sample are read; of more than 4000 rows of a Dask collection,
+    whose rows cannot be sorted, only 2000 at random are used.
+
+    Parameters
+    ----------
+    data : array of shape (n, n_features), or a Dask collection, or a fitted method of this library
+        A method stands for its anchors, with their weights and its metric.
+    n_neighbors : int
+        Without the row itself; at least 2.
+    metric : name, callable or Metric
+        The metric of an array; a method has its own.
+    n_jobs : int or None
+
+    >>> from outfold.datasets import sphere
+    >>> round(likelihood_dimension(sphere(500, random_state=0)))
+    2
+    """
+    if isinstance(n_neighbors, bool) or not isinstance(n_neighbors, int | np.integer) or n_neighbors < 2:
+        raise ValueError(f"n_neighbors={n_neighbors!r} must be a whole number >= 2.")
+    points, measure, metric = _points_of(data, metric)
+    if (points == points[0]).all():
+        raise ValueError(ALL_EQUAL)
+    found = dimension_of_points(points, measure, Metric.of(metric), n_neighbors, Threads(n_jobs))
+    if found is None:
+        raise ValueError(
+            f"The {n_neighbors} nearest neighbours of every row are equally far, so they show no dimension: there are "
+            "too few different rows, or these lie on a grid. Raise n_neighbors."
+        )
+    return found
+
+
+def _points_of(data: Data | SpectralEstimator, metric: MetricLike) -> tuple[Array, Array, MetricLike]:
+    """Return the points of an array, a collection or a fitted method, their measure, and the metric."""
     measure = None
     if isinstance(data, SpectralEstimator):
         check_is_fitted(data)
@@ -89,12 +144,7 @@ def slope_dimension(
             raise ValueError(f"{given}='precomputed' keeps no points to look at; pass features.")
         metric, measure, data = getattr(data, "metric", "euclidean"), data._anchor_measure, data.landmarks_
     points = np.ascontiguousarray(table_of_rows("data", draw_rows(data, 4000, 2000, 0), least=2))
-    measure = np.ones(len(points)) if measure is None else np.asarray(measure, dtype=float)
-    if len(points) > 4000:
-        kept = even_sample(points, 2000)
-        points, measure = points[kept], measure[kept]
-    found = Slope().bandwidth(AllPairs().statistics(Metric.of(metric), points, measure, Threads(n_jobs)))
-    return float(found.dimension or 0.0)
+    return points, np.ones(len(points)) if measure is None else np.asarray(measure, dtype=float), metric
 
 
 # -- diffusion time ------------------------------------------------------------------------
