@@ -2,10 +2,22 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from catalogue import cloud, quietly
-from outfold import ClassicalMDS, DiffusionMaps, Isomap, KernelPCA, LocallyLinearEmbedding
+from outfold import (
+    ClassicalMDS,
+    DiffusionMaps,
+    Isomap,
+    KernelPCA,
+    LaplacianEigenmaps,
+    LocallyLinearEmbedding,
+    Roseland,
+    datasets,
+)
+from outfold.engine import fit
 from outfold.exceptions import SpectrumWarning
+from outfold.selection import residuals
 
 X = np.random.default_rng(0).normal(size=(300, 3))
 
@@ -35,22 +47,81 @@ def test_indices_pick_eigenpairs():
     np.testing.assert_allclose(some.eigenvalues_, many.eigenvalues_[[0, 3, 5]], atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [300, 1100])
-@pytest.mark.parametrize("t", [1, 4])
-def test_auto_components_follow_the_spectrum(n, t):
-    points = np.random.default_rng(1).normal(size=(n, 2))
-    maps = quietly(DiffusionMaps("auto", epsilon=0.5, t=t).fit, points)
-    more = quietly(DiffusionMaps(maps.report_.n_components + 1, epsilon=0.5, t=t).fit, points).eigenvalues_
-    ratio = (more / more[0]) ** t
-    assert (ratio[:-1] > 0.1).all()
-    assert ratio[-1] <= 0.1
+COUNTED = [
+    DiffusionMaps("auto"),
+    DiffusionMaps("auto", alpha=0, t=0),
+    DiffusionMaps("auto", kernel="gaussian", t=0),
+    DiffusionMaps("auto", kernel="variable", t=0),
+    LaplacianEigenmaps("auto"),
+    LaplacianEigenmaps("auto", laplacian="unnormalized"),
+    Roseland("auto", random_state=0),
+    LocallyLinearEmbedding("auto"),
+]
 
 
-def test_auto_components_not_reached_is_told():
-    maps = quietly(DiffusionMaps("auto", epsilon=1e-3).fit, cloud(0, rows=30))
-    assert any("decay below 0.1 within 30 eigenpairs; all 29" in text for text in maps.report_.warnings)
-    maps = quietly(DiffusionMaps("auto", epsilon=1e-6).fit, np.random.default_rng(0).uniform(size=(1100, 3)))
-    assert any("decay below 0.1 within 512 eigenpairs; all 511" in text for text in maps.report_.warnings)
+def counted(method, points, **options):
+    return quietly(method.fit, points, **options).embedding_.shape[1]
+
+
+@pytest.mark.parametrize("method", COUNTED, ids=repr)
+def test_auto_counts_the_coordinates_that_embed_a_closed_manifold(method):
+    for name, wanted in (("circle", 2), ("sphere", 3), ("flat_torus", 4)):
+        assert counted(method, getattr(datasets, name)(600, random_state=1)) == wanted
+
+
+def test_auto_ends_at_the_last_new_direction_of_the_first_twelve():
+    strip = np.random.default_rng(0).uniform(size=(600, 2)) * [2.5, 1]  # cos y comes after cos x and cos 2x
+    new = np.flatnonzero(residuals(DiffusionMaps(12).fit(strip).eigenvectors_) > 0.4)
+    assert new.tolist() == [0, 2]
+    assert counted(DiffusionMaps("auto"), strip) == 3
+
+
+def test_auto_keeps_as_many_coordinates_as_the_data_has_dimensions_and_twelve_at_most():
+    digits = load_digits().data
+    for method in (DiffusionMaps("auto"), LaplacianEigenmaps("auto"), Roseland("auto", random_state=0)):
+        assert 6 <= counted(method, digits) <= 12  # 6.9 dimensions, by maximum likelihood
+    assert counted(DiffusionMaps("auto"), np.random.default_rng(0).normal(size=(400, 40))) == 12
+
+
+@pytest.mark.parametrize("clusters", [3, 20])
+def test_auto_keeps_every_contrast_of_clusters(clusters):
+    rng = np.random.default_rng(0)
+    points = np.concatenate([50.0 * rng.normal(size=6) + rng.normal(size=(30, 6)) for _ in range(clusters)])
+    maps = quietly(DiffusionMaps("auto").fit, points)
+    assert maps.report_.components == clusters
+    assert max(clusters - 1, 3) <= maps.report_.n_components <= max(12, clusters - 1)
+
+
+@pytest.mark.parametrize("t", [4, 30, 1000])
+def test_auto_leaves_out_coordinates_that_have_faded(t):
+    points = datasets.sphere(400, random_state=0) * [1.0, 0.6, 0.3]
+    kept = counted(DiffusionMaps("auto", t=t), points)
+    weights = (lambda values: (values / values[0]) ** t)(DiffusionMaps(12).fit(points).eigenvalues_)
+    assert (weights[:kept] > 0.1).all()
+    assert kept == min(counted(DiffusionMaps("auto", t=1), points), int((weights > 0.1).sum()))
+
+
+@pytest.mark.parametrize("method", COUNTED, ids=repr)
+def test_auto_counts_the_same_for_weights_copies_and_any_order(method):
+    points = datasets.s_curve(240, random_state=3)[0]
+    copies = np.random.default_rng(0).integers(1, 4, len(points))
+    once = counted(method, points, sample_weight=copies)
+    assert once == counted(method, np.repeat(points, copies, axis=0)[::-1]) or isinstance(method, Roseland)
+    assert counted(method, points) == counted(method, points[::-1]) or isinstance(method, Roseland)  # draws rows
+
+
+def test_auto_of_precomputed_distances_is_that_of_the_points():
+    points = datasets.sphere(300, random_state=0)
+    lengths = np.linalg.norm(points[:, None] - points, axis=2)
+    assert counted(DiffusionMaps("auto", metric="precomputed"), lengths) == 3
+    assert counted(DiffusionMaps("auto", kernel="precomputed"), np.exp(-(lengths**2) / 0.2)) == 3
+
+
+def test_auto_of_a_centred_kernel_says_if_the_spectrum_does_not_decay(monkeypatch):
+    monkeypatch.setattr(fit, "MOST_PAIRS", 32)
+    noise = np.random.default_rng(0).normal(size=(1100, 100))  # eigenvalues of one size
+    model = quietly(KernelPCA("auto").fit, noise)
+    assert any("decay below 0.1 within 32 eigenpairs; all 32" in text for text in model.report_.warnings)
 
 
 @pytest.mark.parametrize(("epsilon", "message"), [(1e-4, "too small"), (1e4, "spans the data")])

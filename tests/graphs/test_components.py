@@ -85,7 +85,7 @@ def test_an_isolated_row_is_told():
     assert maps.eigenvalues_[0] == 1
     told = maps.report_
     assert "2 components (sizes 50, 1); 1 row has no neighbour in reach" in told.warnings[0]
-    assert "outweighs" in told.warnings[1]  # 1e5 is a scale of its own
+    assert "outweigh" in told.warnings[1]  # 1e5 is a scale of its own
     assert quietly(DiffusionMaps(2).fit, X).report_.components == 1  # in local units it stays joined to its neighbours
 
 

@@ -30,7 +30,7 @@ def warned(model, X):
 
 
 def scale_warnings(model, X):
-    return [text for text in warned(model, X) if "outweighs" in text]
+    return [text for text in warned(model, X) if "outweigh" in text]
 
 
 # -- at most three, the most important first -----------------------------------------------
@@ -91,10 +91,11 @@ def test_weights_are_repeats_and_constant_features_do_not_count():
     assert scales.names == ["'a'", "'b'"]
 
 
-def test_a_ratio_of_a_hundred_is_the_limit_and_rare_pixels_are_no_concern():
+def test_a_ratio_of_fifty_is_the_limit_and_rare_pixels_are_no_concern():
     axis = np.array([[-1.0], [1.0]])
-    for ratio, count in ((99, 0), (101, 1)):
+    for ratio, count in ((49, 0), (51, 1)):
         assert len(FeatureScales.of(axis * [1, ratio, 1], np.ones(2), None).concerns()) == count
+    assert FeatureScales.of(axis * [1, 1, 1000, 1000], np.ones(2), None).concerns()  # half of them do not count
     images = axis * np.append(np.full(40, 1.0), np.full(24, 1e-3))  # 40 of 64 features matter
     assert FeatureScales.of(images, np.ones(2), None).concerns() == []
 
@@ -175,3 +176,17 @@ def test_dropped_landmarks_are_counted():
         model = Roseland(2, landmarks=given).fit(X)
     assert len(model.landmarks_) == 100
     assert Roseland(2, landmarks=X[::3]).fit(X).report_.warnings == ()
+
+
+# -- the local scale -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 1e4])
+@pytest.mark.parametrize("method", [DiffusionMaps, Roseland])
+def test_an_epsilon_far_from_every_local_scale_names_the_scale(method, epsilon):
+    """That of the tenth neighbour, by the sorted distances of all rows."""
+    X = s_curve(100, random_state=0)[0]
+    squared = np.sort(np.square(X[:, None] - X).sum(axis=2), axis=1)[:, 10]
+    given = {"landmarks": X} if method is Roseland else {}
+    found = warned(method(2, epsilon=epsilon, **given), X)
+    assert any(f"squared distances to neighbours are about {np.median(squared):.2g}" in text for text in found)

@@ -22,8 +22,10 @@ class DiffusionMaps(AffinityMethod):
     Parameters
     ----------
     n_components : int, "auto" or sequence of int
-        How many coordinates; "auto" keeps those with ``|lambda|^t > 0.1 |lambda_1|^t``; a sequence names
-        eigenpairs (1 is the first non-trivial).
+        How many coordinates. "auto": up to the last of 12 eigenpairs that is not a function of earlier ones
+        (:func:`outfold.selection.residuals` > 0.4), and at least as many as the data has dimensions, of those with
+        ``|lambda|^t > 0.1 |lambda_1|^t``; all contrasts between components of the graph. A sequence names eigenpairs (1
+        is the first non-trivial).
     alpha : float in [0, 1]
         How much of the sampling density to remove: 0 graph Laplacian, 1/2 Fokker-Planck,
         1 Laplace-Beltrami (none is left).

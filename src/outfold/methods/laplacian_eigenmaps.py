@@ -29,8 +29,9 @@ class LaplacianEigenmaps(AffinityMethod):
     Parameters
     ----------
     n_components : int, "auto" or sequence of int
-        How many coordinates; "auto" keeps those with 1 - mu > 0.1 (1 - mu_1); a sequence names eigenpairs (1 is the
-        first non-trivial).
+        How many coordinates. "auto": up to the last of 12 eigenpairs that is not a function of earlier ones
+        (:func:`outfold.selection.residuals` > 0.4), and at least as many as the data has dimensions; all contrasts
+        between components of the graph. A sequence names eigenpairs (1 is the first non-trivial).
     laplacian : "random_walk" or "unnormalized"
 
     Examples

@@ -24,8 +24,9 @@ class LocallyLinearEmbedding(SpectralMethod):
     Parameters
     ----------
     n_components : int, "auto" or sequence of int
-        How many coordinates; "auto" cuts at the largest relative gap among the first ten eigenvalues; a sequence
-        names eigenpairs (1 is the first non-trivial).
+        How many coordinates. "auto": up to the last of ``n_neighbors`` - 1 eigenpairs, 12 at most, that is not a
+        function of earlier ones (:func:`outfold.selection.residuals` > 0.4), and at least as many as the data has
+        dimensions. A sequence names eigenpairs (1 is the first non-trivial).
     n_neighbors : "auto" or int
         Neighbours of a point beside itself; more than n_components. Equal rows count as one. "auto": 10, and all others
         of fewer than 11 distinct rows.

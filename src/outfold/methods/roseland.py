@@ -44,8 +44,9 @@ class Roseland(SpectralMethod):
     Parameters
     ----------
     n_components : int, "auto" or sequence of int
-        How many coordinates; "auto" keeps those with sigma^(2t) > 0.1 sigma_1^(2t); a sequence names eigenpairs (1 is
-        the first non-trivial).
+        How many coordinates. "auto": up to the last of 12 eigenpairs that is not a function of earlier ones
+        (:func:`outfold.selection.residuals` > 0.4), and at least as many as the landmarks have dimensions, of those
+        with sigma^(2t) > 0.1 sigma_1^(2t). A sequence names eigenpairs (1 is the first non-trivial).
     landmarks : "auto", int, float, array or a choice of :mod:`outfold.landmarks`
         How many rows, which fraction of them, or the points themselves. "auto": 4 sqrt(n), at least 500.
     epsilon : float, rule name or rule

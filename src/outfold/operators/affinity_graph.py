@@ -7,6 +7,7 @@ eigenproblem over the anchors and the geometry from which the row of any point i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -21,7 +22,7 @@ from ..graphs.fitted import SparseGraph
 from ..graphs.pair_statistics import DenseStatistics, SearchStatistics
 from ..graphs.protocols import EdgeRule, FittedKernel, Graph
 from ..graphs.rules import DenseOrNearest
-from ..kernels import Kernel
+from ..kernels import Gaussian, Kernel
 from ..landmarks import Anchors, along_the_tree, given_columns
 from ..trust import Reference
 from .concerns import Concern, Importance, contrasts_only
@@ -195,9 +196,11 @@ class Affinities(Eigenproblem):
                 + ("components='largest'." if "all pairs" in report.edges else "components='largest' or 'join'.")
             )
             found.append(Concern(Importance.PIECES, text))
-        found += too_narrow(report)
+        plain = isinstance(self.kernel, Gaussian) and self.kernel.witness is None and self.feature_metric is not None
+        scale = partial(self.local_scale, problem.anchors) if plain else None
+        found += too_narrow(report, scale)
         if isinstance(problem.operator, MarkovOperator) and np.isfinite(report.epsilon):
-            found += sees_everything(report, values.max(), "Lower epsilon, or pass kernel='adaptive'")
+            found += sees_everything(report, values.max(), "Lower epsilon, or pass kernel='adaptive'", scale=scale)
         return found + magnified_rounding(report)
 
 

@@ -13,7 +13,7 @@ from .._runtime.typing import Array
 from ..distances import Metric
 
 MOST_CONCERNS = 3  # that a fit mentions
-UNEQUAL_SCALES = 100.0  # ratio of standard deviations of features
+UNEQUAL_SCALES = 50.0  # ratio of standard deviations of features
 LOOKED_AT = 4096  # rows at most, at even steps, whose features are compared
 DOMINATED = 0.1  # of the features, or fewer, make up the distances
 SUMS_OVER_FEATURES = {"euclidean", "l2", "sqeuclidean", "cityblock", "manhattan", "l1", "minkowski", "chebyshev"}
@@ -85,18 +85,20 @@ class FeatureScales:
     def concerns(self) -> list[Concern]:
         """Return a warning if a few features of far larger scale than others make up the distances, else nothing.
 
-        Pixels that are rarely inked also vary little, so a ratio of scales alone is no concern: with v the variances of
-        the d features, (sum v)^2 / sum v^2 is how many of them matter, and must not exceed a tenth of d by 1.
+        Pixels that are rarely inked also vary little, so a ratio of scales alone is no concern. Either half of the
+        features do not count beside the largest, or few make up the sum: with v the variances of the d features,
+        (sum v)^2 / sum v^2, which is how many of them matter, exceeds a tenth of d by no more than 1.
         """
         if len(self.spread) < 2:
             return []
         scaled = self.spread / self.spread.max()
         matter = np.square(np.square(scaled).sum()) / np.square(np.square(scaled)).sum()
-        if scaled.min() > 1 / UNEQUAL_SCALES or matter > 1 + DOMINATED * len(scaled):
+        lost = scaled <= 1 / UNEQUAL_SCALES
+        if not lost.any() or (matter > 1 + DOMINATED * len(scaled) and lost.mean() < 0.5):
             return []
         low, high = self._extremes
         text = (
-            f"One feature outweighs the others: standard deviations range from {low} to {high}. Features are used as "
+            f"Some features outweigh others: standard deviations range from {low} to {high}. Features are used as "
             "given; unless they share a unit, scale them first (sklearn.preprocessing.StandardScaler)."
         )
         return [Concern(Importance.SCALES, text)]

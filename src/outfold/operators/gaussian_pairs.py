@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -273,7 +274,8 @@ class GaussianPairs(Eigenproblem):
                 f"{REMAINDER:.0g}. Keep fewer components, or lower epsilon (now {report.epsilon:.3g})."
             )
             found.append(Concern(Importance.ROUNDING, text))
-        found += sees_everything(report, values.max(), "Lower epsilon, or pass kernel='adaptive'")
+        scale = partial(self.local_scale, problem.anchors)
+        found += sees_everything(report, values.max(), "Lower epsilon, or pass kernel='adaptive'", scale=scale)
         return found + magnified_rounding(report)
 
     # -- the plan ------------------------------------------------------------------------------

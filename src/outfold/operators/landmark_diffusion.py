@@ -25,6 +25,7 @@ f r^dim, and r^-dim is g: omega = p_X^(-2 alpha) leaves g, the volume of that me
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -52,7 +53,16 @@ from .expansion import EigenPairs, Expansion, by_blocks
 from .landmark_passes import DensePasses, NearestLandmarks, NearPasses, Passes
 from .markov import MarkovRule, SolvedOverLandmarks
 from .operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, MarkovOperator, RowRule
-from .problem import BuiltProblem, Eigenproblem, Facts, Gathered, LongRun, magnified_rounding, sees_everything
+from .problem import (
+    BuiltProblem,
+    Eigenproblem,
+    Facts,
+    Gathered,
+    LongRun,
+    magnified_rounding,
+    sees_everything,
+    too_narrow,
+)
 
 
 @dataclass(frozen=True)
@@ -267,7 +277,9 @@ class LandmarkDiffusion(Eigenproblem):
             )
             found.append(Concern(Importance.PIECES, text))
         remedy = "Lower n_neighbors or epsilon, or take more landmarks"
-        found += sees_everything(report, values.max(), remedy, steps=2)
+        scale = None if self.local else partial(self.local_scale, problem.anchors)
+        found += sees_everything(report, values.max(), remedy, steps=2, scale=scale)
+        found += [] if self.local else too_narrow(report, scale)
         return found + magnified_rounding(report)
 
 

@@ -124,7 +124,12 @@ class Residual(Normalization):
         return functions.copy()
 
     def dimension(self, operator: Operator, values: Array) -> int | None:
-        return None
+        """Return the number before the largest ratio if the first is rounding: the functions mix then; else None."""
+        least = operator.size * np.finfo(float).eps * operator.spread
+        if -values[0] > least:
+            return None
+        first = np.maximum(-values, least)
+        return int((first[1:] / first[:-1]).argmax()) + 1 if len(first) > 1 else 1
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..distances import Metric, SearchedDistances
 
 
+Scale: TypeAlias = Callable[[], float] | None
 SPANNED = 0.5  # largest eigenvalue of one step, below which a kernel spans the data
 
 
@@ -95,6 +96,15 @@ class Eigenproblem:
         """Return the warnings about a fit with the eigenvalues ``values``."""
         return []
 
+    def local_scale(self, anchors: Anchors) -> float:
+        """Return the median squared distance of an anchor to its tenth neighbour."""
+        points, metric = anchors.points, self.feature_metric
+        assert metric is not None
+        some = np.linspace(0, len(points) - 1, min(len(points), 100)).astype(int)
+        squared = metric.fit(points).cross(np.ascontiguousarray(points[some]))
+        tenth = min(10, len(points) - 1)
+        return float(np.median(np.partition(squared, tenth, axis=1)[:, tenth]))
+
     @property
     def weighs_scales(self) -> bool:
         """Whether a feature weighs the more the larger its scale."""
@@ -149,29 +159,35 @@ class Facts(Protocol):
     def amplification(self) -> float: ...
 
 
-def sees_everything(report: Facts, largest: float, remedy: str, steps: int = 1) -> list[Concern]:
+def sees_everything(report: Facts, largest: float, remedy: str, steps: int = 1, scale: Scale = None) -> list[Concern]:
     """Return a warning if the kernel spans the data: the map is then nearly linear. Else return nothing.
 
-    ``largest``: the largest selected eigenvalue of a Markov operator; ``steps``: steps of the kernel in one of its own.
+    ``largest``: the largest selected eigenvalue of a Markov operator; ``steps``: steps of the kernel in one of its own;
+    ``scale``: returns the local scale, see :meth:`Eigenproblem.local_scale`.
     """
     if largest >= SPANNED**steps:
         return []
     text = (
         f"The kernel spans the data: the largest eigenvalue is {largest:.2g} (epsilon={report.epsilon:.3g}, "
-        f"{report.edges}). The map is then nearly linear, as in PCA. {remedy}."
+        f"{report.edges}). The map is then nearly linear, as in PCA. {remedy}{_beside(scale)}."
     )
     return [Concern(Importance.WIDTH, text)]
 
 
-def too_narrow(report: Facts) -> list[Concern]:
-    """Return a warning if most rows see little but themselves, else nothing."""
+def too_narrow(report: Facts, scale: Scale = None) -> list[Concern]:
+    """Return a warning if most rows see little but themselves, else nothing; ``scale``: returns the local scale."""
     if not report.trace > report.n_anchors / 2:
         return []
     text = (
         f"epsilon={report.epsilon:.3g} looks too small: the trace of P is {report.trace:.4g} for n = "
-        f"{report.n_anchors}, so most rows see little but themselves. Try a larger epsilon or epsilon='auto'."
+        f"{report.n_anchors}, so most rows see little but themselves. Try a larger epsilon or "
+        f"epsilon='auto'{_beside(scale)}."
     )
     return [Concern(Importance.WIDTH, text)]
+
+
+def _beside(scale: Scale) -> str:
+    return "" if scale is None else f" (squared distances to neighbours are about {scale():.2g})"
 
 
 def magnified_rounding(report: Facts) -> list[Concern]:

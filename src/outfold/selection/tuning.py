@@ -39,7 +39,6 @@ from .trials import Candidate, Comparison, Setting, Trial, compare
 
 ALPHAS = (0.0, 0.5, 1.0)
 EPSILON_GRID_SIZE = 14  # values of epsilon: from the scale of the second neighbour to the median distance
-NEIGHBOR_GRID = (7, 10, 14, 20, 28, 40, 56, 80)
 REPRODUCED = 0.5  # a coordinate with a larger held-out error, in standard deviations, is noise
 REFITTED = 5000  # rows: up to this many, all are fitted once with the best parameters to select the coordinates
 UNSURE = 0.5  # a larger total error adds a note to the result
@@ -106,9 +105,9 @@ def tune(
 ) -> Tuning:
     """Choose the width of the kernel, alpha, t and the coordinates by held-out error, stability and bias together.
 
-    The width is ``n_neighbors`` of the adaptive kernel, the default, and ``epsilon`` of the Gaussian. Width and alpha
-    minimise variance + bias (:mod:`outfold.selection.trials`); the method's own stay unless others are better by a
-    standard error. The coordinates are the eigenvectors that held-out rows reproduce and that are no functions of
+    The width is ``n_neighbors`` of the adaptive kernel, the default, and ``epsilon`` of the Gaussian. Widths and alphas
+    that are searched minimise variance + bias (:mod:`outfold.selection.trials`); the method's own stay unless others
+    are better by a standard error. The coordinates are the eigenvectors that held-out rows reproduce and that are no functions of
     earlier ones (:func:`residuals` > 0.4); there are at least as many as the kernel sees dimensions. t is the smallest
     time at which every eigenvector after the last coordinate weighs less than 0.1 of the first. The held-out error
     cannot choose t, since it falls with t as coordinates fade.
@@ -125,12 +124,13 @@ def tune(
         For KernelPCA, ClassicalMDS, Isomap and LocallyLinearEmbedding only the coordinates are chosen: they have no
         limit that a narrow kernel is nearer to.
     n_neighbors : "auto", a number or a sequence of numbers
-        Of the adaptive kernel. "auto": the method's own, and 7 to 80.
+        Of the adaptive kernel. "auto": the method's own stays, since the criterion does not choose better ones.
     epsilon : "auto", a number or a sequence of numbers
         Of the Gaussian; numbers make ``kernel="auto"`` the Gaussian. "auto": the method's own, and 14 from the squared
         distance to the second neighbour (median) to the median squared distance.
     alpha : "auto", a number or a sequence of numbers
-        "auto": 0, 1/2 and 1. The method's own stays unless another is better by a standard error.
+        "auto": 0, 1/2 and 1, and the method's own stays unless another is better by a standard error; of the adaptive
+        kernel, for which alpha hardly matters, the method's own.
     t : "auto", a number or a sequence of numbers
         From a sequence the smallest time that is long enough is chosen, else the longest.
     dimension : "auto" or int
@@ -164,7 +164,7 @@ def tune(
     runner = Threads(n_jobs)
     metric = Metric.of(getattr(chosen, "metric", "euclidean"))
     known = AllPairs().statistics(metric, points, np.ones(len(points)), runner)
-    grid = plan.candidates(seeker, known, folds)
+    grid = plan.candidates(seeker, known)
     clusters = plan.clusters(seeker, points, components, runner)
     if clusters is not None:
         grid = [[Candidate(alpha=plan.alphas[0], changed={}, n_neighbors=grid[0][0].n_neighbors)]]
@@ -230,7 +230,8 @@ class Plan:
             if not _is_auto(alpha):
                 raise ValueError(f"{type(method).__name__} has no alpha; leave alpha='auto'.")
             return cls(alphas=[None], steps=steps, name=width, values=values)
-        alphas = list(ALPHAS) if _is_auto(alpha) else _numbers("alpha", alpha, low=0.0, high=1.0)
+        alphas = [own] if width == "n_neighbors" else list(ALPHAS)  # in local units alpha hardly matters
+        alphas = alphas if _is_auto(alpha) else _numbers("alpha", alpha, low=0.0, high=1.0)
         ordered = sorted(alphas, key=lambda value: (value != own, -value))
         return cls(alphas=[*ordered], steps=steps, name=width, values=values)
 
@@ -239,10 +240,10 @@ class Plan:
         found: SpectralEstimator = clone(method)
         return found.set_params(kernel="gaussian") if self.name == "epsilon" else found
 
-    def candidates(self, method: SpectralEstimator, known: DenseStatistics, folds: int) -> list[list[Candidate]]:
+    def candidates(self, method: SpectralEstimator, known: DenseStatistics) -> list[list[Candidate]]:
         """Return the candidates of each alpha."""
         if self.name == "n_neighbors":
-            widths = self._neighbors(method, len(known.measure), folds)
+            widths = self._neighbors(method, len(known.measure))
         elif self.name == "epsilon":
             own = [] if self.values is not None else [Candidate(alpha=None, changed={})]
             grid = _default_grid(known) if self.values is None else self.values
@@ -251,19 +252,16 @@ class Plan:
             widths = [Candidate(alpha=None, changed={})]
         return [[replace(width, alpha=alpha) for width in widths] for alpha in self.alphas]
 
-    def _neighbors(self, method: SpectralEstimator, n: int, folds: int) -> list[Candidate]:
+    def _neighbors(self, method: SpectralEstimator, n: int) -> list[Candidate]:
+        """Return the method's own number of neighbours, or those that the caller passed."""
         given = getattr(method, "n_neighbors", "auto")
-        rule = given if isinstance(given, Union) else None
-        usual = AUTO_LANDMARK_NEIGHBORS if isinstance(method, Roseland) else NEIGHBORS
-        own = min(usual, max(2, n // 2)) if isinstance(given, str) else int(getattr(given, "k", given))
-        grid = self.values
-        if grid is None:
-            grid = [k for k in NEIGHBOR_GRID if k != own and k <= (n - n // folds) // 2]
-        chosen = [] if self.values is not None else [Candidate(alpha=None, changed={}, n_neighbors=own)]
-        for k in map(int, grid):
-            changed = {"n_neighbors": k if rule is None else replace(rule, k=k)}
-            chosen.append(Candidate(alpha=None, changed=changed, n_neighbors=k))
-        return chosen
+        if self.values is not None:
+            numbers = [int(value) for value in self.values]
+            rules = [replace(given, k=k) if isinstance(given, Union) else k for k in numbers]
+            return [Candidate(alpha=None, changed={"n_neighbors": r}, n_neighbors=k) for r, k in zip(rules, numbers)]
+        usual = min(AUTO_LANDMARK_NEIGHBORS if isinstance(method, Roseland) else NEIGHBORS, max(2, n // 2))
+        own = usual if isinstance(given, str) else int(getattr(given, "k", given))
+        return [Candidate(alpha=None, changed={}, n_neighbors=own)]
 
     def rates(self, found: Fit) -> Array:
         """Return the rates of the eigenpairs, comparable between fits."""
@@ -521,7 +519,12 @@ class Search:
 
     def _notes(self, search: Comparison) -> tuple[str, ...]:
         last, notes, chosen, name = len(search.table) - 1, [], search.chosen, self.plan.name
-        if name and last == 0:
+        if name == "n_neighbors" and chosen.own:
+            notes.append(
+                "n_neighbors stays as it was: a search for it makes as many maps worse as it makes better (see "
+                "docs/selection.md). Pass numbers to search them all the same."
+            )
+        elif name and last == 0:
             notes.append(f"one {name} was tried, so nothing is known about its bias.")
         elif name and chosen.own:
             notes.append(f"{name} stays as it was: no other was better by a standard error.")
