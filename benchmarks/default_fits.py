@@ -226,6 +226,7 @@ CONTENDERS = {  # name: (library, fit, most rows: dense ones to 5000)
         for name in ("DiffusionMaps", "LaplacianEigenmaps", "Isomap", "KernelPCA", "ClassicalMDS")
     },
     "outfold LLE": ("outfold", ours("LocallyLinearEmbedding"), np.inf),
+    "outfold Gaussian": ("outfold", ours("DiffusionMaps", kernel="gaussian"), np.inf),
     "outfold Roseland, 2": ("outfold", ours("Roseland", random_state=0), np.inf),
     "outfold PHATE": ("outfold", ours("PHATE", random_state=0), np.inf),
     "outfold GRAE": ("outfold", ours("GRAE", random_state=0), 2000),

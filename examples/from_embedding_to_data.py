@@ -8,7 +8,7 @@ from coordinates back to pixels, at places where there is no image: a walk round
 
 # %%
 # Every twelfth degree is fitted; the angles between are kept to compare with. Angles are even and images have no noise,
-# so the kernel is the Gaussian of all pairs: its coordinates are smooth between images that are far apart.
+# so the kernel is a Gaussian: its coordinates are smooth between images that are far apart.
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from outfold.plotting import embedding, panels
 
 X, digit, angle = rotated_digits(source="digits", rotations=120)
 fitted = np.arange(len(X)) % 4 == 0
-maps = DiffusionMaps(10, kernel="gaussian").fit(X[fitted])
+maps = DiffusionMaps(10, epsilon=10.0).fit(X[fitted])
 
 # %%
 # The way back is learnt when it is first asked for. Between fitted images it errs far less than the nearest of them.

@@ -28,6 +28,7 @@ from ..graphs.nearest import NearestAnchors
 from ..graphs.pair_statistics import DenseStatistics
 from ..methods import parameters
 from ..methods.base import SpectralEstimator, Storable
+from ..operators.directions import LEAST_RESIDUAL
 from ..operators.spectrum import spectral_dimension
 from ..trust import Trust
 from .canvas import (
@@ -414,9 +415,10 @@ def kernel_sum(
 
 
 def tuning(result: Tuning, *, axes: Axes | None = None) -> Axes:
-    """Draw held-out error, stability, bias and their total against epsilon, with bands of one standard error.
+    """Draw held-out error, stability, bias and their total against the width, with bands of one standard error.
 
-    For alphas other than the chosen one only the total is drawn, in grey.
+    The width is epsilon, or n_neighbors if that was searched. For alphas other than the chosen one only the total is
+    drawn, in grey. If one width was tried, the residual of each eigenvector is drawn instead, and which were kept.
 
     Parameters
     ----------
@@ -424,36 +426,44 @@ def tuning(result: Tuning, *, axes: Axes | None = None) -> Axes:
     axes : matplotlib axes, optional
     """
     alphas = sorted({row.alpha for row in result.table}, key=lambda alpha: alpha or 0.0)
-    if len(result.table) == len(alphas):
-        raise ValueError(f"{result.method} was tried with one epsilon, which makes no curve; print the result instead.")
     axes = ready(axes, (0, 1))
+    if len(result.table) == len(alphas):
+        return _draw_residuals(result, axes)
+    name = "epsilon" if result.chosen.n_neighbors is None else "n_neighbors"
     for at, alpha in enumerate(alphas):
         rows = [row for row in result.table if row.alpha == alpha]
-        epsilon = np.array([row.epsilon for row in rows])
+        width = np.array([getattr(row, name) for row in rows])
         total = np.array([row.total for row in rows])
         if alpha != result.chosen.alpha:
-            axes.plot(
-                epsilon,
-                total,
-                color=FAINT,
-                linestyle=("-", "--", ":")[at % 3],
-                label=f"all, alpha {alpha:g}",
-                zorder=1,
-            )
+            look: dict[str, Any] = {"color": FAINT, "linestyle": ("-", "--", ":")[at % 3], "zorder": 1}
+            axes.plot(width, total, label=f"all, alpha {alpha:g}", **look)
             continue
-        for name, shade in (("error", PLAIN), ("stability", "#228833")):
-            values, bands = (np.array([getattr(row, name + end) for row in rows]) for end in ("", "_band"))
-            axes.plot(epsilon, values, color=shade, label="held-out error" if name == "error" else name)
-            axes.fill_between(
-                epsilon, np.maximum(values - bands, 0), values + bands, color=shade, alpha=0.2, linewidth=0
-            )
-        axes.plot(epsilon, [row.bias for row in rows], color="#cc6677", label="bias")
-        axes.plot(epsilon, total, color=INK, linewidth=2, label="all" if alpha is None else f"all, alpha {alpha:g}")
-        axes.plot(result.chosen.epsilon, result.chosen.total, "o", color=INK, zorder=4)
-    axes.axvline(result.chosen.epsilon, color=INK, linestyle="--", linewidth=1)
-    axes.set(xlabel="epsilon", ylabel="relative to the spread", xscale="log")
-    axes.set_title(f"{result.method}: epsilon {result.chosen.epsilon:.3g}, {result.dimension} coordinates")
+        for kind, shade in (("error", PLAIN), ("stability", "#228833")):
+            values, bands = (np.array([getattr(row, kind + end) for row in rows]) for end in ("", "_band"))
+            axes.plot(width, values, color=shade, label="held-out error" if kind == "error" else kind)
+            low = np.maximum(values - bands, 0)
+            axes.fill_between(width, low, values + bands, color=shade, alpha=0.2, linewidth=0)
+        axes.plot(width, [row.bias for row in rows], color="#cc6677", label="bias")
+        axes.plot(width, total, color=INK, linewidth=2, label="all" if alpha is None else f"all, alpha {alpha:g}")
+    best = getattr(result.chosen, name)
+    axes.plot(best, result.chosen.total, "o", color=INK, zorder=4)
+    axes.axvline(best, color=INK, linestyle="--", linewidth=1)
+    axes.set(xlabel=name, ylabel="relative to the spread", xscale="log")
+    axes.set_title(f"{result.method}: {name} {best:.3g}, {result.dimension} coordinates")
     axes.set_ylim(0, 1.05 * max(min(1.2, max(row.total for row in result.table)), 2 * result.chosen.total))
+    axes.legend(frameon=False)
+    return axes
+
+
+def _draw_residuals(result: Tuning, axes: Axes) -> Axes:
+    """Draw the residual of each eigenvector, with those that are kept in colour."""
+    number = np.arange(1, len(result.residuals) + 1)
+    kept = np.isin(number, result.coordinates)
+    for some, shade, label in ((kept, PLAIN, "kept"), (~kept, FAINT, "not kept")):
+        axes.bar(number[some], result.residuals[some], color=shade, label=label)
+    axes.axhline(LEAST_RESIDUAL, color=INK, linestyle="--", linewidth=1, label="a new direction exceeds")
+    axes.set(xlabel="eigenpair", ylabel="residual", xticks=number, ylim=(0, 1.05 * max(1.0, result.residuals.max())))
+    axes.set_title(f"{result.method}: {result.dimension} coordinates")
     axes.legend(frameon=False)
     return axes
 

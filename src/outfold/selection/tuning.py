@@ -107,10 +107,10 @@ def tune(
 
     The width is ``n_neighbors`` of the adaptive kernel, the default, and ``epsilon`` of the Gaussian. Widths and alphas
     that are searched minimise variance + bias (:mod:`outfold.selection.trials`); the method's own stay unless others
-    are better by a standard error. The coordinates are the eigenvectors that held-out rows reproduce and that are no functions of
-    earlier ones (:func:`residuals` > 0.4); there are at least as many as the kernel sees dimensions. t is the smallest
-    time at which every eigenvector after the last coordinate weighs less than 0.1 of the first. The held-out error
-    cannot choose t, since it falls with t as coordinates fade.
+    are better by a standard error. The coordinates are the eigenvectors that held-out rows reproduce and that are no
+    functions of earlier ones (:func:`residuals` > 0.4); there are at least as many as the data has dimensions. t is
+    the smallest time at which every eigenvector after the last coordinate weighs less than 0.1 of the first. The
+    held-out error cannot choose t, since it falls with t as coordinates fade.
 
     If the graph has several components, the data are clusters. Then nothing is searched: the result has the method as
     it was, and a note.
@@ -159,6 +159,8 @@ def tune(
     times, plan = _times(chosen, t), Plan.of(chosen, n_neighbors, epsilon, alpha)
     random = check_random_state(random_state)
     seeker, whole, points = _within(plan.prepare(chosen), _source(chosen, X), rows, random)
+    if (points == points[0]).all():
+        raise ValueError("All rows are equal, so there is no geometry to tune for. Check the input.")
     seeds = [int(random.randint(2**31 - 1)) for _ in range(repeats)]
     components = min(components, len(points) - -(-len(points) // folds) - 1)
     runner = Threads(n_jobs)
@@ -178,7 +180,7 @@ def tune(
             return trial
 
         compared = [compare(list(map(tried, some)), fade=plan.steps is not None) for some in grid]
-    search = Search(method=chosen, seeker=seeker, plan=plan, X=points, whole=whole, known=known, runner=runner)
+    search = Search(method=chosen, seeker=seeker, plan=plan, X=points, whole=whole, runner=runner)
     if clusters is not None:
         return search.give_up(compared[0], clusters)
     return search.conclude(compared, dimension, times)
@@ -271,13 +273,17 @@ class Plan:
         return rates / rates.mean() if self.name == "n_neighbors" else rates
 
     def clusters(self, method: SpectralEstimator, X: Array, components: int, runner: Threads) -> Report | None:
-        """Return the report of a fit with the method's own parameters if its graph has several components."""
-        if self.steps is None:
+        """Return the report of a fit over nearest neighbours if their graph has several components, else None.
+
+        A Gaussian may only be too narrow, so its rows are fitted with the adaptive kernel.
+        """
+        if self.steps is None or getattr(method, "components", "warn") != "warn":
             return None
+        seen = DiffusionMaps(metric=getattr(method, "metric", "euclidean")) if self.name == "epsilon" else method
         try:
-            recipe = _at(method, components, self.alphas[0], {})
+            recipe = _at(seen, components, None, {})
             report = fit_recipe(InMemory(X), recipe, np.ones(len(X)), np.random.default_rng(0), runner).report
-        except ValueError:
+        except ValueError:  # the candidates will say it
             return None
         return report if max(report.components, report.multiplicity) > 1 else None
 
@@ -425,7 +431,6 @@ class Search:
     plan: Plan
     X: Array
     whole: Source  # all rows that a fit of the method depends on
-    known: DenseStatistics
     runner: Threads
 
     def conclude(self, compared: list[Comparison], dimension: int | str, times: list[float] | None) -> Tuning:
@@ -449,8 +454,7 @@ class Search:
             fit = fit_recipe(self.whole, recipe, np.ones(len(self.whole)), np.random.default_rng(0), self.runner)
             functions, values, carried = np.asarray(fit.embedding), fit.eigenvalues, 1.0
         left = residuals(functions)
-        slope = 1.0 if self.plan.steps is None else _slope(self.known, chosen.epsilon)
-        coordinates = _kept_count(left, search.trial.reproduce(), max(1, round(slope)), dimension)
+        coordinates = _kept_count(left, search.trial.reproduce(), max(1, round(likelihood)), dimension)
         if hasattr(self.method, "t"):
             best["t"] = self._time(values, max(coordinates), times, carried)
         consecutive = coordinates == tuple(range(1, len(coordinates) + 1))
@@ -521,8 +525,8 @@ class Search:
         last, notes, chosen, name = len(search.table) - 1, [], search.chosen, self.plan.name
         if name == "n_neighbors" and chosen.own:
             notes.append(
-                "n_neighbors stays as it was: a search for it makes as many maps worse as it makes better (see "
-                "docs/selection.md). Pass numbers to search them all the same."
+                "n_neighbors stays as it was: a search for it makes about one map in four worse (docs/selection.md). "
+                "Pass numbers to search them all the same."
             )
         elif name and last == 0:
             notes.append(f"one {name} was tried, so nothing is known about its bias.")
@@ -545,13 +549,6 @@ class Search:
                 "coordinates are those of the rows searched; of all rows, nearly equal ones may change places."
             )
         return tuple(notes)
-
-
-def _slope(known: DenseStatistics, epsilon: float) -> float:
-    """Return 2 d log sum_(i<j) exp(-d^2 / (2 epsilon)) / d log epsilon: the dimension that the kernel sees."""
-    squares, weights = known.pairs()
-    weights = weights * np.exp(-squares / (2 * epsilon))
-    return float((weights @ squares) / (epsilon * max(weights.sum(), np.finfo(float).tiny)))
 
 
 def _kept_count(left: Array, reproduced: Array, intrinsic: int, dimension: int | str) -> tuple[int, ...]:
