@@ -62,7 +62,8 @@ def tuned(X):
     from outfold import DiffusionMaps
     from outfold.selection import tune
 
-    maps = DiffusionMaps(10, epsilon=tune(X, alpha=1.0).best["epsilon"]).fit(X)
+    found = tune(X, DiffusionMaps(kernel="gaussian"), alpha=1.0)
+    maps = found.estimator.set_params(n_components=10, t=1).fit(X)
     return Fitted(maps.embedding_, 1 - maps.eigenvalues_, maps.transform)
 
 
