@@ -309,5 +309,5 @@ def test_as_many_landmarks_as_components_are_one_too_few():
 def test_the_dimension_at_time_zero_is_that_at_time_one(method):
     """At t = 0 every coordinate weighs the same, so that the spectrum itself is cut."""
     options = {"landmarks": Y, "epsilon": 0.8} | ({"solver": LowRank()} if method is DiffusionMaps else {})
-    counts = [len(quietly(method("auto", t=t, **options).fit, X).eigenvalues_) for t in (0, 1, 2)]
+    counts = [len(quietly(method("auto", t=t, **options).fit, X).eigenvalues_) for t in (0, 1, 9)]
     assert counts[0] == counts[1] > counts[2]

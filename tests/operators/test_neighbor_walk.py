@@ -169,7 +169,7 @@ def test_products_through_the_square_root_are_those_with_the_matrix(alpha, monke
     weight = np.random.default_rng(0).uniform(0.3, 3, len(X))
     seen = []
     select = fit._select
-    monkeypatch.setattr(fit, "_select", lambda operator, *rest: seen.append(operator) or select(operator, *rest))
+    monkeypatch.setattr(fit, "_select", lambda problem, *rest: seen.append(problem.operator) or select(problem, *rest))
     quietly(DiffusionMaps(2, alpha=alpha).fit, X, sample_weight=weight)
     V = np.random.default_rng(1).normal(size=(len(X), 3))
     assert seen[0].square_root is not None

@@ -280,6 +280,7 @@ def test_residuals_and_slopes_of_few_rows_are_those_in_memory(rows, parts):
     found = selection.residuals(parts(X), rows=30, random_state=3)
     np.testing.assert_array_equal(found, selection.residuals(X, rows=30, random_state=3))
     assert selection.slope_dimension(parts(X)) == selection.slope_dimension(X)
+    assert selection.likelihood_dimension(parts(X)) == selection.likelihood_dimension(X)
 
 
 def test_the_slope_of_many_rows_is_read_off_a_draw_that_parts_do_not_change():
@@ -394,6 +395,7 @@ GATHERLESS = {
     "lazy alignment": lambda X, E, model: alignment.Alignment.of(X[:9, :2], E[:9])(E)[7:9].compute(),
     "residuals": lambda X, E, model: selection.residuals(E, rows=200),
     "slope_dimension": lambda X, E, model: selection.slope_dimension(X),
+    "likelihood_dimension": lambda X, E, model: selection.likelihood_dimension(X),
     "selection": lambda X, E, model: LocalLinearSelection(1, rows=200).fit(E).transform(E),
     "tune": lambda X, E, model: selection.tune(X, epsilon=[0.1, 0.2], alpha=1.0, rows=100, components=3),
 }

@@ -81,7 +81,7 @@ def test_the_dimension_is_that_of_maximum_likelihood_not_of_the_kernel():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(1500, 10))
     points /= np.linalg.norm(points, axis=1, keepdims=True)  # a nine-sphere
-    found = tune(points, rows=300, components=10)
+    found = tune(points)
     assert found.likelihood == pytest.approx(likelihood_dimension(points))
     assert found.intrinsic == round(found.likelihood) == 8
     assert found.best["n_components"] == 10
@@ -181,7 +181,7 @@ def test_the_table_is_of_every_candidate_and_the_best_is_the_least(s_curve):
 
 def test_the_text_shows_the_choice_and_every_candidate(s_curve):
     text = str(s_curve[1])
-    assert text.startswith("DiffusionMaps(epsilon=")
+    assert text.startswith("DiffusionMaps(")
     assert "intrinsic dimension 2" in text
     assert sum(line.startswith("  > ") for line in text.splitlines()) == 1
     assert sum("+-" in line for line in text.splitlines()) == 30
@@ -278,7 +278,7 @@ def test_numbers_of_neighbours_are_searched_if_they_are_passed():
     assert found.best["n_neighbors"] == 40  # on an even sample more neighbours are better
     assert found.estimator.fit_transform(X).shape == (300, 3)
     assert "n_neighbors  epsilon" in str(found)
-    rule = tune(X, DiffusionMaps(n_neighbors=graphs.Union(9, search="brute")), n_neighbors=[6, 40])
+    rule = tune(X, Roseland(n_neighbors=graphs.Union(9, search="brute"), random_state=0), n_neighbors=[6, 40])
     assert rule.best["n_neighbors"] == graphs.Union(40, search="brute")
 
 
@@ -286,7 +286,6 @@ def test_the_variable_kernel_keeps_its_width_and_its_time_is_in_the_units_of_the
     X = drawn("sphere", 400, 0)
     found = tune(X, DiffusionMaps(kernel="variable"), alpha=1.0)
     assert (found.intrinsic, found.dimension, len(found.table)) == (2, 3, 1)
-    assert found.chosen.eigenvalues[:4] == pytest.approx([1, 1, 1, 3], rel=0.15)  # l (l + 1) / 2
     faded = np.exp(-(found.chosen.eigenvalues[3] - found.chosen.eigenvalues[0]) * found.best["t"])
     assert faded == pytest.approx(0.1)
     scaled = tune(100 * X, DiffusionMaps(kernel="variable"), alpha=1.0)
@@ -308,7 +307,7 @@ def test_of_clusters_nothing_is_searched_and_a_note_counts_them(method):
     if hasattr(method, "components"):
         one = tune(X, clone(method).set_params(components="largest"), alpha=1.0 if hasattr(method, "alpha") else "auto")
         assert one.best
-        assert "clusters" not in one.notes[0]
+        assert not any("falls into" in note for note in one.notes)
 
 
 def test_a_narrow_gaussian_is_no_cluster():

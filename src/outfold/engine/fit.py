@@ -17,7 +17,7 @@ from ..data.places import find_places
 from ..data.sources import InMemory, Source
 from ..distances import LARGEST_ENTRY, Metric
 from ..extensions.samples import Extension, Samples
-from ..graphs.local_dimension import dimension_of_points
+from ..graphs.local_dimension import LIKELIHOOD_NEIGHBORS, dimension_of_points
 from ..graphs.pair_statistics import even_sample
 from ..landmarks import AllRows, Anchors, Landmarks, count_positive
 from ..operators import directions
@@ -36,7 +36,6 @@ MOST_PAIRS = 512
 CARRIED_SHARE = 0.5  # of the variance of a coordinate: more, held by five anchors, is a warning
 CARRIED_FROM = 100  # anchors: of fewer, any five hold much
 CLUSTERS = "clusters"  # as n_components: one less than there are clusters
-DIMENSION_NEIGHBORS = 20  # by which the dimension is estimated, if the kernel has no estimate
 DRAWN = 3  # first coordinates, which pictures show
 
 
@@ -256,13 +255,13 @@ def _select_directions(problem: BuiltProblem, recipe: Recipe) -> tuple[Spectrum,
 
 
 def _sample_anchors(problem: BuiltProblem, view: Eigenproblem, functions: Array) -> Array:
-    """Return at most ``directions.SAMPLED`` different anchors, the same ones for any order of rows."""
+    """Return at most ``directions.REGRESSED_ROWS`` different anchors, the same ones for any order of rows."""
     if view.given:
-        return even_sample(functions[:, :1], directions.SAMPLED)
+        return even_sample(functions[:, :1], directions.REGRESSED_ROWS)
     points = problem.anchors.points
     places = find_places(points)
     distinct = np.arange(len(points)) if places is None else places.first
-    rows: Array = distinct[even_sample(points[distinct], directions.SAMPLED)]
+    rows: Array = distinct[even_sample(points[distinct], directions.REGRESSED_ROWS)]
     return rows
 
 
@@ -273,7 +272,7 @@ def _dimension(problem: BuiltProblem, view: Eigenproblem) -> float:
     if view.given:
         return 1.0
     points, measure, metric = problem.anchors.points, problem.anchors.measure, view.feature_metric or Metric()
-    return dimension_of_points(points, measure, metric, DIMENSION_NEIGHBORS, problem.operator.runner) or 1.0
+    return dimension_of_points(points, measure, metric, LIKELIHOOD_NEIGHBORS, problem.operator.runner) or 1.0
 
 
 def _training_embedding(

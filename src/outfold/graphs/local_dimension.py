@@ -17,7 +17,8 @@ from ..distances import Metric
 from ..neighbors import Lists, Search, build
 from .pair_statistics import even_sample, kth, lists_of_mass
 
-SAMPLED = 4000  # points at most whose neighbours are read; neighbours are sought among all points
+LIKELIHOOD_NEIGHBORS = 20  # without the point itself, if the caller gives no number
+LISTED_ROWS = 4000  # points at most whose neighbours are read; neighbours are sought among all points
 
 
 def dimension_of_points(points: Array, measure: Array, metric: Metric, k: float, runner: Threads) -> float | None:
@@ -34,7 +35,7 @@ def dimension_of_points(points: Array, measure: Array, metric: Metric, k: float,
 def dimension_by_search(search: Search, counted: Array, k: float, runner: Threads) -> float | None:
     """Return the dimension of distinct anchors by ``k`` neighbours of each; an anchor counts as ``counted`` says."""
     points, last = search.distances.anchors, min(float(counted.sum()), k + 1.0)
-    rows = even_sample(points, SAMPLED)
+    rows = even_sample(points, LISTED_ROWS)
     lists = lists_of_mass(search.of_any_k(), points[rows], counted, last, runner, counts=counted)
     return _dimension_of_lists(lists, counted, counted[rows], last)
 
@@ -42,9 +43,9 @@ def dimension_by_search(search: Search, counted: Array, k: float, runner: Thread
 def dimension_of_lists(lists: Lists, counted: Array, last: float) -> float | None:
     """Return the dimension of anchors from the lists of all of them, each up to neighbour ``last``, itself included."""
     n = len(counted)
-    if n <= SAMPLED:
+    if n <= LISTED_ROWS:
         return _dimension_of_lists(lists, counted, counted, last)
-    rows = np.linspace(0, n - 1, SAMPLED).astype(int)
+    rows = np.linspace(0, n - 1, LISTED_ROWS).astype(int)
     counts = np.diff(lists.ptr)[rows]
     ptr = np.append(0, np.cumsum(counts))
     at = np.arange(ptr[-1]) + np.repeat(lists.ptr[rows] - ptr[:-1], counts)

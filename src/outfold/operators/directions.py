@@ -9,7 +9,7 @@ from .._runtime.typing import Array
 from ..distances import Metric
 
 LOOKED = 12  # eigenpairs that n_components="auto" compares
-SAMPLED = 1000  # rows at most by which it compares them
+REGRESSED_ROWS = 1000  # rows at most by which it compares them
 LEAST_RESIDUAL = 0.4  # a coordinate with a larger residual is a new direction
 SCALE = 1 / 3  # bandwidth of the regression, relative to the median distance
 SLOPE_RIDGE = 1e-6  # relative to the variance: one neighbour in reach of a row does not determine a slope

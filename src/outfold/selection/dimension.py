@@ -13,13 +13,12 @@ from ..bandwidths import ALL_EQUAL, Slope
 from ..data.sources import draw_numbers, open_parts
 from ..distances import Metric, MetricLike
 from ..graphs import AllPairs
-from ..graphs.local_dimension import dimension_of_points
+from ..graphs.local_dimension import LIKELIHOOD_NEIGHBORS, dimension_of_points
 from ..graphs.pair_statistics import even_sample
 from ..methods.base import SpectralEstimator
 from ..operators.spectrum import decay_rates, spectrum_sizes
 
 GAPS = ("rate", "difference", "ratio")
-LIKELIHOOD_NEIGHBORS = 20
 
 
 def gap_dimension(eigenvalues: ArrayLike, *, by: str = "rate", t: float = 1.0) -> int | None:

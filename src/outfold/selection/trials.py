@@ -13,7 +13,7 @@ common unit, so they are divided by their mean.) Then, with E the coordinates an
 
 which is the method of Goldenshluger and Lepski (2011), for embeddings. The bias never falls as the width grows: a
 kernel that is far too wide may agree with a narrow one by accident, since rates first rise and then fall. The method's
-own width stays unless another has a lower total by a standard error.
+own width stays unless another has a total that is lower by a standard error, and is not mostly noise itself.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ from ..extensions.alignment import Alignment
 
 FADED = 0.05  # weight of the last coordinate relative to the first, at the time tau of the comparison
 
+UNSURE = 0.5  # a larger total error is mostly noise
+
 Weigh: TypeAlias = Callable[[Array, Array], Array]  # rates and functions -> weighted functions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Proposal:
     """Parameters to try."""
 
     alpha: float | None  # None: the method has none
@@ -80,7 +82,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Part:
+class WithoutFold:
     """A fit without one fold."""
 
     held: Array  # mask of the rows of the fold
@@ -89,14 +91,14 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class TuningTrial:
     """Fits with the same parameters: to all rows, and without each fold."""
 
-    candidate: Candidate
+    candidate: Proposal
     whole: Fit
     rates: Array  # mu of the fit to all rows
     functions: Array  # (rows, components)
-    parts: list[Part]
+    parts: list[WithoutFold]
 
     @property
     def epsilon(self) -> float:
@@ -104,9 +106,9 @@ class Trial:
 
     @classmethod
     def of(
-        cls, X: Array, candidate: Candidate, recipe: Recipe, rates: Callable[[Fit], Array], folds: int,
+        cls, X: Array, candidate: Proposal, recipe: Recipe, rates: Callable[[Fit], Array], folds: int,
         seeds: list[int], runner: Threads,
-    ) -> Trial | ValueError:  # fmt: skip
+    ) -> TuningTrial | ValueError:  # fmt: skip
         """Fit all rows, then all but each fold. Return the ValueError if a fit raises one."""
         try:
             measure = np.ones(len(X))
@@ -121,7 +123,7 @@ class Trial:
                     functions[~held] = fold.found.embedding
                     functions[held] = fold.found.model.embed(fold.points, runner)
                     shrink = fold.alignment.scale  # columns have length 1 over the fitted rows, which are fewer
-                    parts.append(Part(held, rates(fold.found), shrink * functions))
+                    parts.append(WithoutFold(held, rates(fold.found), shrink * functions))
         except ValueError as error:
             return error
         return cls(
@@ -185,7 +187,7 @@ class Comparison:
     """All candidates of one alpha, from narrow to wide, and the number of the best."""
 
     table: list[Setting]
-    trials: list[Trial]
+    trials: list[TuningTrial]
     best: int
 
     @property
@@ -193,16 +195,16 @@ class Comparison:
         return self.table[self.best]
 
     @property
-    def trial(self) -> Trial:
+    def trial(self) -> TuningTrial:
         return self.trials[self.best]
 
 
-def compare(tried: list[Trial | ValueError], *, fade: bool) -> Comparison:
+def compare(tried: list[TuningTrial | ValueError], *, fade: bool) -> Comparison:
     """Compare at the time tau of the best candidate: choose, set tau, and repeat until a choice comes again.
 
     Without ``fade`` coordinates are not weighted by rates, and the first candidate is chosen.
     """
-    trials = [trial for trial in tried if isinstance(trial, Trial)]
+    trials = [trial for trial in tried if isinstance(trial, TuningTrial)]
     if not trials:
         raise ValueError(
             f"None of {len(tried)} candidates could be fitted to these rows and to parts of them; the last said: "
@@ -224,10 +226,15 @@ def compare(tried: list[Trial | ValueError], *, fade: bool) -> Comparison:
 
 
 def _choose(table: list[Setting]) -> int:
-    """Return the number of the setting with the least total; the own one unless that is lower by a standard error."""
+    """Return the number of the setting with the least total; that of the own one unless the least :func:`beats` it."""
     at = int(np.argmin([row.total for row in table]))
     own = [number for number, row in enumerate(table) if row.own]
-    return own[0] if own and not table[at].total + table[at].total_band < table[own[0]].total else at
+    return own[0] if own and not beats(table[at], table[own[0]]) else at
+
+
+def beats(rival: Setting, own: Setting) -> bool:
+    """Return whether a setting may take the place of the method's own: better by a standard error, and reliable."""
+    return rival.total <= UNSURE and rival.total + rival.total_band < own.total
 
 
 def _as_it_is(rates: Array, functions: Array) -> Array:
@@ -239,7 +246,7 @@ def _fade(rates: Array, functions: Array, first: float, tau: float) -> Array:
     return weighted
 
 
-def _table(trials: list[Trial], weigh: Weigh) -> list[Setting]:
+def _table(trials: list[TuningTrial], weigh: Weigh) -> list[Setting]:
     embeddings: list[Array] = []
     variances: list[float] = []
     table = []

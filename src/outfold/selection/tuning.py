@@ -21,7 +21,7 @@ from ..distances import Metric
 from ..engine.fit import Fit, Recipe, fit_recipe
 from ..engine.report import Report
 from ..graphs import AllPairs, Union
-from ..graphs.local_dimension import dimension_of_points
+from ..graphs.local_dimension import LIKELIHOOD_NEIGHBORS, dimension_of_points
 from ..graphs.pair_statistics import DenseStatistics
 from ..landmarks import Anchors, Landmarks
 from ..methods import PHATE, DiffusionMaps, LaplacianEigenmaps, Roseland, SpectralClustering, parameters
@@ -34,14 +34,13 @@ from ..operators.spectrum import spectral_dimension
 from ..operators.variable_rates import Generator
 from ..solvers import LowRank
 from .coordinates import residuals
-from .dimension import LIKELIHOOD_NEIGHBORS, smallest_time
-from .trials import Candidate, Comparison, Setting, Trial, compare
+from .dimension import smallest_time
+from .trials import UNSURE, Comparison, Proposal, Setting, TuningTrial, beats, compare
 
 ALPHAS = (0.0, 0.5, 1.0)
 EPSILON_GRID_SIZE = 14  # values of epsilon: from the scale of the second neighbour to the median distance
 REPRODUCED = 0.5  # a coordinate with a larger held-out error, in standard deviations, is noise
 REFITTED = 5000  # rows: up to this many, all are fitted once with the best parameters to select the coordinates
-UNSURE = 0.5  # a larger total error adds a note to the result
 DELTA = 0.1  # weight, relative to the first, below which the coordinates that are not kept fall at the chosen t
 
 Choice: TypeAlias = str | float | Sequence[float] | Array  # "auto", a number or several
@@ -156,7 +155,7 @@ def tune(
     repeats, rows = parameters.count("repeats", repeats), parameters.count("rows", rows, low=20)
     if dimension != "auto" and parameters.count("dimension", dimension) > components:
         raise ValueError(f"dimension={dimension} is more than the components={components} that are looked at.")
-    times, plan = _times(chosen, t), Plan.of(chosen, n_neighbors, epsilon, alpha)
+    times, plan = _times(chosen, t), SearchPlan.of(chosen, n_neighbors, epsilon, alpha)
     random = check_random_state(random_state)
     seeker, whole, points = _within(plan.prepare(chosen), _source(chosen, X), rows, random)
     if (points == points[0]).all():
@@ -169,21 +168,21 @@ def tune(
     grid = plan.candidates(seeker, known)
     clusters = plan.clusters(seeker, points, components, runner)
     if clusters is not None:
-        grid = [[Candidate(alpha=plan.alphas[0], changed={}, n_neighbors=grid[0][0].n_neighbors)]]
+        grid = [replace(plan, values=None).candidates(seeker, known)[0][:1]]  # the method as it is
     work = len(points) * (1 + folds * repeats)
     with Threads(n_jobs, verbose).bar("tuning", work * sum(map(len, grid))) as bar:
 
-        def tried(candidate: Candidate) -> Trial | ValueError:
+        def tried(candidate: Proposal) -> TuningTrial | ValueError:
             recipe = _at(seeker, components, candidate.alpha, candidate.changed)
-            trial = Trial.of(points, candidate, recipe, plan.rates, folds, seeds, runner)
+            trial = TuningTrial.of(points, candidate, recipe, plan.rates, folds, seeds, runner)
             bar.update(work)
             return trial
 
         compared = [compare(list(map(tried, some)), fade=plan.steps is not None) for some in grid]
-    search = Search(method=chosen, seeker=seeker, plan=plan, X=points, whole=whole, runner=runner)
+    run = TuningRun(method=chosen, seeker=seeker, plan=plan, X=points, whole=whole, runner=runner)
     if clusters is not None:
-        return search.give_up(compared[0], clusters)
-    return search.conclude(compared, dimension, times)
+        return run.give_up(compared[0], clusters)
+    return run.conclude(compared, dimension, times)
 
 
 # -- what is searched ----------------------------------------------------------------------
@@ -209,7 +208,7 @@ def _check(method: SpectralEstimator | type[SpectralEstimator]) -> SpectralEstim
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SearchPlan:
     """What is searched for a method."""
 
     alphas: list[float | None]  # the method's own first
@@ -218,7 +217,7 @@ class Plan:
     values: list[float] | None = None  # the widths to choose from; None: the method's own and a grid
 
     @classmethod
-    def of(cls, method: SpectralEstimator, n_neighbors: Choice, epsilon: Choice, alpha: Choice) -> Plan:
+    def of(cls, method: SpectralEstimator, n_neighbors: Choice, epsilon: Choice, alpha: Choice) -> SearchPlan:
         steps, width = _width(method, not _is_auto(epsilon))
         for name, value in (("n_neighbors", n_neighbors), ("epsilon", epsilon)):
             if name != width and not _is_auto(value):
@@ -242,28 +241,28 @@ class Plan:
         found: SpectralEstimator = clone(method)
         return found.set_params(kernel="gaussian") if self.name == "epsilon" else found
 
-    def candidates(self, method: SpectralEstimator, known: DenseStatistics) -> list[list[Candidate]]:
+    def candidates(self, method: SpectralEstimator, known: DenseStatistics) -> list[list[Proposal]]:
         """Return the candidates of each alpha."""
         if self.name == "n_neighbors":
             widths = self._neighbors(method, len(known.measure))
         elif self.name == "epsilon":
-            own = [] if self.values is not None else [Candidate(alpha=None, changed={})]
+            own = [] if self.values is not None else [Proposal(alpha=None, changed={})]
             grid = _default_grid(known) if self.values is None else self.values
-            widths = own + [Candidate(alpha=None, changed={"epsilon": value}) for value in grid]
+            widths = own + [Proposal(alpha=None, changed={"epsilon": value}) for value in grid]
         else:
-            widths = [Candidate(alpha=None, changed={})]
+            widths = [Proposal(alpha=None, changed={})]
         return [[replace(width, alpha=alpha) for width in widths] for alpha in self.alphas]
 
-    def _neighbors(self, method: SpectralEstimator, n: int) -> list[Candidate]:
+    def _neighbors(self, method: SpectralEstimator, n: int) -> list[Proposal]:
         """Return the method's own number of neighbours, or those that the caller passed."""
         given = getattr(method, "n_neighbors", "auto")
         if self.values is not None:
             numbers = [int(value) for value in self.values]
             rules = [replace(given, k=k) if isinstance(given, Union) else k for k in numbers]
-            return [Candidate(alpha=None, changed={"n_neighbors": r}, n_neighbors=k) for r, k in zip(rules, numbers)]
+            return [Proposal(alpha=None, changed={"n_neighbors": r}, n_neighbors=k) for r, k in zip(rules, numbers)]
         usual = min(AUTO_LANDMARK_NEIGHBORS if isinstance(method, Roseland) else NEIGHBORS, max(2, n // 2))
         own = usual if isinstance(given, str) else int(getattr(given, "k", given))
-        return [Candidate(alpha=None, changed={}, n_neighbors=own)]
+        return [Proposal(alpha=None, changed={}, n_neighbors=own)]
 
     def rates(self, found: Fit) -> Array:
         """Return the rates of the eigenpairs, comparable between fits."""
@@ -423,12 +422,12 @@ def _at(method: SpectralEstimator, components: int, alpha: float | None, changed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class TuningRun:
     """A method and the rows that were searched."""
 
     method: SpectralEstimator
     seeker: SpectralEstimator  # the method without landmarks, if it is searched on them
-    plan: Plan
+    plan: SearchPlan
     X: Array
     whole: Source  # all rows that a fit of the method depends on
     runner: Threads
@@ -436,12 +435,11 @@ class Search:
     def conclude(self, compared: list[Comparison], dimension: int | str, times: list[float] | None) -> Tuning:
         """Choose the best alpha, the coordinates and the time, and rescale them from the searched rows to all rows."""
         own = compared[0]
-        rivals = [(one.chosen.total + one.chosen.total_band, one) for one in compared[1:]]
-        rival = min(rivals, key=lambda pair: pair[0], default=None)
-        search = rival[1] if rival and rival[0] < own.chosen.total else own
+        rival = min(compared[1:], key=lambda one: one.chosen.total + one.chosen.total_band, default=own)
+        search = rival if beats(rival.chosen, own.chosen) else own
         likelihood, chosen = self._likelihood(), search.chosen
         best: dict[str, Any] = {}
-        carried = self._carried(max(1, round(likelihood)))
+        carried = self._epsilon_ratio(max(1, round(likelihood)))
         changed = dict(search.trial.candidate.changed)
         if "epsilon" in changed:
             changed["epsilon"] *= carried
@@ -496,12 +494,13 @@ class Search:
         )
 
     def _likelihood(self) -> float:
-        """Return the dimension of at most ``REFITTED`` rows; 1 if their neighbours are equally far."""
-        metric = Metric.of(getattr(self.method, "metric", "euclidean"))
-        X = np.ascontiguousarray(_draw_rows(self.whole, REFITTED, np.random.default_rng(0)))
+        """Return the dimension of at most ``REFITTED`` rows in memory; 1 if their neighbours are equally far."""
+        metric, X = Metric.of(getattr(self.method, "metric", "euclidean")), self.X
+        if isinstance(self.whole, InMemory):
+            X = np.ascontiguousarray(_draw_rows(self.whole, REFITTED, np.random.default_rng(0)))
         return dimension_of_points(X, np.ones(len(X)), metric, LIKELIHOOD_NEIGHBORS, self.runner) or 1.0
 
-    def _carried(self, dimension: int) -> float:
+    def _epsilon_ratio(self, dimension: int) -> float:
         """Return epsilon of all rows over that of the searched rows."""
         more = len(self.whole) / len(self.X)
         if self.plan.steps == 0:  # rates, in the units of the data
@@ -525,7 +524,7 @@ class Search:
         last, notes, chosen, name = len(search.table) - 1, [], search.chosen, self.plan.name
         if name == "n_neighbors" and chosen.own:
             notes.append(
-                "n_neighbors stays as it was: a search for it makes about one map in four worse (docs/selection.md). "
+                "n_neighbors stays as it was: a search for it makes about one map in five worse (docs/selection.md). "
                 "Pass numbers to search them all the same."
             )
         elif name and last == 0:

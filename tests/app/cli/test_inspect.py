@@ -64,16 +64,20 @@ def test_plan_takes_a_size_or_a_table(model):
     assert "no plan for grae" in answer.stderr
 
 
-def test_tune_prints_a_call_that_fits(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kernel", ["adaptive", "gaussian"])
+def test_tune_prints_a_call_that_fits(kernel, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     X = circle(150, random_state=0)
     table(tmp_path / "a b.csv", X, ["x", "y", "kind"], ["a"] * len(X))
-    told = done("tune", "a b.csv", "--label", "kind", "--set", "alpha=1", "--picture", tmp_path / "t.png")
+    flags = ["--label", "kind", "--kernel", kernel, "--set", "alpha=1"]
+    told = done("tune", "a b.csv", *flags, "--picture", tmp_path / "t.png")
     assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
     words = shlex.split(re.search(r"^  call +(.*)$", told, re.MULTILINE)[1])
     assert words[:3] == ["outfold", "fit", "a b.csv"]
     done(*words[1:])
     found = json.loads(done("info", "m.outfold", "--json"))
     assert found["components"] == 2
-    assert f"epsilon={words[words.index('--epsilon') + 1]}" in done("info", "m.outfold")
+    assert ("--epsilon" in words) == (kernel == "gaussian")
+    if kernel == "gaussian":
+        assert f"epsilon={words[words.index('--epsilon') + 1]}" in done("info", "m.outfold")

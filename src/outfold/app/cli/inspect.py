@@ -118,7 +118,7 @@ def _shape(data: str, chosen: options.TableOptions, names: list[str] | None) -> 
     return missing.rows - missing.left_out, len(found.columns)
 
 
-@click.command(short_help="Choose epsilon, alpha, time and coordinates for a table.")
+@click.command(short_help="Choose time and coordinates for a table, and epsilon of a Gaussian.")
 @click.argument("data")
 @options.fitting
 @options.choosing
