@@ -20,7 +20,7 @@ from outfold import (
 )
 from outfold.datasets import s_curve, sphere
 from outfold.exceptions import SpectrumWarning
-from outfold.operators.concerns import Concern, FeatureScales, Importance, most_important
+from outfold.operators.concerns import Concern, FeatureScales, Importance, measure_linearity, most_important
 
 METHODS = (DiffusionMaps, LaplacianEigenmaps, Roseland, Isomap, LocallyLinearEmbedding, KernelPCA, ClassicalMDS, PHATE)
 
@@ -146,10 +146,30 @@ def test_a_kernel_that_spans_the_data_is_said_to_give_a_linear_map():
     digits = load_digits().data
     wide = quietly(DiffusionMaps(2, kernel="gaussian").fit, digits)
     assert linear_part(wide, digits) > 0.98  # so the sentence is true
-    assert any("nearly linear" in text and "kernel='adaptive'" in text for text in wide.report_.warnings)
+    assert any("linear in the features, as in PCA" in text and "'adaptive'" in text for text in wide.report_.warnings)
     local = DiffusionMaps(2).fit(digits)
     assert linear_part(local, digits) < 0.9
     assert local.report_.warnings == ()
+
+
+def test_the_linear_share_is_that_of_a_regression():
+    X = cloud(0, rows=200, features=4)
+    bent = np.column_stack([X[:, 0] - X[:, 1], np.square(X[:, 2])])
+    expected = [LinearRegression().fit(X, column).score(X, column) for column in bent.T]
+    assert expected[0] == pytest.approx(1)
+    assert measure_linearity(X, bent) == pytest.approx(expected[1])
+    wide = np.hstack([X, 1e-3 * np.random.default_rng(0).normal(size=(200, 300))])
+    assert measure_linearity(wide, np.random.default_rng(1).normal(size=(200, 2))) < 0.2  # 304 features explain all
+    assert measure_linearity(wide, bent[:, :1]) > 0.99
+
+
+def test_later_coordinates_of_a_circle_have_small_eigenvalues_and_are_not_linear():
+    """Second harmonics: lambda = exp(-2 epsilon) = 0.45, and cos 2t is no linear function of cos t and sin t."""
+    angle = np.linspace(0, 2 * np.pi, 200, endpoint=False)
+    X = np.column_stack([np.cos(angle), np.sin(angle)])
+    maps = DiffusionMaps([3, 4], epsilon=0.4).fit(X)
+    assert maps.eigenvalues_[0] < 0.5
+    assert maps.report_.warnings == ()
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 300.0])

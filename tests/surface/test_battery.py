@@ -126,14 +126,15 @@ def test_a_dimension_is_near_within_a_quarter_or_as_the_nearest_whole_number(bat
 def test_a_warning_counts_only_if_it_is_about_the_trouble(battery):
     tables = battery.battery_tables
     data = battery.battery_measures.Scales(0.99, 300.0, 0.5, 1)
-    line = {"set": "digits", "top5": 0.9, "linear": 1.0}
+    line = {"set": "digits", "top5": 0.9, "linear": 1.0, "contender": "outfold Gaussian"}
     assert tables.due(line, data) == ["top 5", "column", "linear"]
     assert tables.unsaid(line, data) == ["top 5", "column", "linear"]
     said = line | {"warnings": ["Coordinate 1 shows outliers: scale the features."]}
     assert tables.unsaid(said, data) == ["column", "linear"]
     assert tables.due(line, data._replace(plane=0.99, ratio=2.0)) == ["top 5"]  # a plane has a linear map
     assert tables.due(line | {"set": "sphere"}, data._replace(ratio=2.0)) == ["top 5"]  # so are its eigenfunctions
-    assert tables.due({"set": "digits", "top5": 0.1, "linear": 0.5}, data._replace(ratio=2.0)) == []
+    assert tables.due(line | {"top5": 0.1, "linear": 0.5}, data._replace(ratio=2.0)) == []
+    assert tables.due(line | {"contender": "outfold KernelPCA"}, data) == ["top 5", "column"]  # linear by definition
 
 
 def test_new_rows_are_classed_by_the_fitted_ones(battery):

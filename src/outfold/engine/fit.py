@@ -22,10 +22,10 @@ from ..graphs.pair_statistics import even_sample
 from ..landmarks import AllRows, Anchors, Landmarks, count_positive
 from ..operators import directions
 from ..operators.cluster_count import PAIRS, ClusterCount
-from ..operators.concerns import Concern, FeatureScales, Importance, most_important
+from ..operators.concerns import Concern, FeatureScales, Importance, measure_linearity, most_important
 from ..operators.directions import count_directions
 from ..operators.operator import DENSE_SOLVER_UP_TO
-from ..operators.problem import BuiltProblem, Eigenproblem, Gathered
+from ..operators.problem import SPANNED, BuiltProblem, Eigenproblem, Gathered
 from ..operators.signs import orient
 from ..solvers import Solver, Spectrum, solve
 from .model import ExtendedModel, SpectralModel
@@ -346,10 +346,22 @@ def report_on(
         mass = operator.measure if isinstance(recipe.landmarks, AllRows) else operator.stationary
         shown = (operator.functions(spectrum.vectors[:, kept[:DRAWN]]), mass) if embedded is None else embedded
         found += few_carriers(*shown, recipe.view.against_outliers)
+    found += _width_concerns(report, recipe.view, problem, values[kept], spectrum.vectors[:, kept[:2]])
     if not recipe.view.weighs_scales:
         return replace(report, warnings=most_important(found))
     scales = FeatureScales.of(problem.anchors.points, problem.anchors.measure, rows.names)
     return replace(report, warnings=most_important([*found, *scales.concerns()]), features=str(scales))
+
+
+def _width_concerns(
+    report: Report, view: Eigenproblem, problem: BuiltProblem, values: Array, vectors: Array
+) -> list[Concern]:
+    """Return a warning if the kernel spans the data, else nothing."""
+    span = view.span(problem)
+    if span is None or values.max() >= SPANNED**span.steps:
+        return []
+    linear = 0.0 if view.given else measure_linearity(problem.anchors.points, problem.operator.functions(vectors))
+    return span.concerns(report, float(values.max()), linear)
 
 
 def few_carriers(coordinates: Array, mass: Array, remedy: str) -> list[Concern]:

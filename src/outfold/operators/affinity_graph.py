@@ -32,7 +32,7 @@ from .expansion import EigenPairs, Expansion
 from .laplacian import Unnormalized
 from .markov import GraphNormalization, log_mass_without_self
 from .operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, MarkovOperator, Operator, RowRule
-from .problem import BuiltProblem, Eigenproblem, Facts, magnified_rounding, sees_everything, too_narrow
+from .problem import BuiltProblem, Eigenproblem, Facts, Scale, Span, magnified_rounding, too_narrow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,12 +196,17 @@ class Affinities(Eigenproblem):
                 + ("components='largest'." if "all pairs" in report.edges else "components='largest' or 'join'.")
             )
             found.append(Concern(Importance.PIECES, text))
-        plain = isinstance(self.kernel, Gaussian) and self.kernel.witness is None and self.feature_metric is not None
-        scale = partial(self.local_scale, problem.anchors) if plain else None
-        found += too_narrow(report, scale)
-        if isinstance(problem.operator, MarkovOperator) and np.isfinite(report.epsilon):
-            found += sees_everything(report, values.max(), "Lower epsilon, or pass kernel='adaptive'", scale=scale)
+        found += too_narrow(report, self._scale(problem))
         return found + magnified_rounding(report)
+
+    def span(self, problem: BuiltProblem) -> Span | None:
+        if not isinstance(problem.operator, MarkovOperator) or not np.isfinite(problem.bandwidth.epsilon):
+            return None
+        return Span("Lower epsilon, or pass kernel='adaptive'", scale=self._scale(problem))
+
+    def _scale(self, problem: BuiltProblem) -> Scale:
+        plain = isinstance(self.kernel, Gaussian) and self.kernel.witness is None and self.feature_metric is not None
+        return partial(self.local_scale, problem.anchors) if plain else None
 
 
 def disconnected_note(report: Facts, operator: Operator, remedy: str, more: str = "") -> str:

@@ -15,6 +15,8 @@ from ..distances import Metric
 MOST_CONCERNS = 3  # that a fit mentions
 UNEQUAL_SCALES = 50.0  # ratio of standard deviations of features
 LOOKED_AT = 4096  # rows at most, at even steps, whose features are compared
+REGRESSED = 1000  # rows at most, by which a map is judged linear
+PRINCIPAL = 10  # components on which it is regressed
 DOMINATED = 0.1  # of the features, or fewer, make up the distances
 SUMS_OVER_FEATURES = {"euclidean", "l2", "sqeuclidean", "cityblock", "manhattan", "l1", "minkowski", "chebyshev"}
 
@@ -102,3 +104,18 @@ class FeatureScales:
             "given; unless they share a unit, scale them first (sklearn.preprocessing.StandardScaler)."
         )
         return [Concern(Importance.SCALES, text)]
+
+
+def measure_linearity(points: Array, coordinates: Array) -> float:
+    """Return R^2 of two coordinates as linear functions of the features, that of the worse one.
+
+    More than ``PRINCIPAL`` features are replaced by as many principal components: any map is linear in enough of them.
+    """
+    every = -(-len(points) // REGRESSED)
+    features, wanted = (part[::every] - part[::every].mean(axis=0) for part in (points, coordinates[:, :2]))
+    if features.shape[1] > PRINCIPAL:
+        u, s, _ = np.linalg.svd(features, full_matrices=False)
+        features = u[:, :PRINCIPAL] * s[:PRINCIPAL]
+    left = wanted - features @ np.linalg.lstsq(features, wanted, rcond=1e-9)[0]
+    total = np.maximum(np.square(wanted).sum(axis=0), np.finfo(float).tiny)
+    return float((1 - np.square(left).sum(axis=0) / total).min())

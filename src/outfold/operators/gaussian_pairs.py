@@ -42,7 +42,7 @@ from .low_rank import LowRankDiffusion, LowRankKernel, LowRankOperator, LowRankR
 from .markov import GraphNormalization, Markov
 from .operator import RowRule
 from .pivoted_cholesky import NO_PIVOTS, REMAINDER, PivotedCholesky, Pivots
-from .problem import BuiltProblem, Eigenproblem, Facts, magnified_rounding, sees_everything
+from .problem import BuiltProblem, Eigenproblem, Facts, Span, magnified_rounding
 
 DENSE_UP_TO = 5000  # anchors up to which all pairs are kept: 0.4 GB, about a second
 LEFT_OUT = 1e-6  # the largest share of its own weight that a row leaves out
@@ -274,9 +274,12 @@ class GaussianPairs(Eigenproblem):
                 f"{REMAINDER:.0g}. Keep fewer components, or lower epsilon (now {report.epsilon:.3g})."
             )
             found.append(Concern(Importance.ROUNDING, text))
-        scale = partial(self.local_scale, problem.anchors)
-        found += sees_everything(report, values.max(), "Lower epsilon, or pass kernel='adaptive'", scale=scale)
         return found + magnified_rounding(report)
+
+    def span(self, problem: BuiltProblem) -> Span | None:
+        if isinstance(self.normalization, Unnormalized):
+            return None
+        return Span("Lower epsilon, or pass kernel='adaptive'", scale=partial(self.local_scale, problem.anchors))
 
     # -- the plan ------------------------------------------------------------------------------
 

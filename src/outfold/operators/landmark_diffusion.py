@@ -59,8 +59,8 @@ from .problem import (
     Facts,
     Gathered,
     LongRun,
+    Span,
     magnified_rounding,
-    sees_everything,
     too_narrow,
 )
 
@@ -276,11 +276,14 @@ class LandmarkDiffusion(Eigenproblem):
                 f"n_neighbors (now {report.edges}), epsilon (now {report.epsilon:.3g}) or the number of landmarks."
             )
             found.append(Concern(Importance.PIECES, text))
-        remedy = "Lower n_neighbors or epsilon, or take more landmarks"
-        scale = None if self.local else partial(self.local_scale, problem.anchors)
-        found += sees_everything(report, values.max(), remedy, steps=2, scale=scale)
-        found += [] if self.local else too_narrow(report, scale)
+        operator = problem.operator
+        if not self.local and isinstance(operator, MarkovOperator) and operator.pace is None:  # rows do not wait
+            found += too_narrow(report, partial(self.local_scale, problem.anchors))
         return found + magnified_rounding(report)
+
+    def span(self, problem: BuiltProblem) -> Span:
+        scale = None if self.local else partial(self.local_scale, problem.anchors)
+        return Span("Lower n_neighbors or epsilon, or take more landmarks", steps=2, scale=scale)
 
 
 def _bandwidth_of(geometry: Geometry, kernel: FittedKernel) -> Bandwidth:

@@ -38,7 +38,7 @@ from .costs import ENTRY, FLOPS, Case, Cost, Stage
 from .expansion import EigenPairs, Expansion
 from .markov import SolvedOverLandmarks
 from .operator import DENSE_SOLVER_UP_TO, MarkovOperator, RowRule, Rows, links
-from .problem import BuiltProblem, Eigenproblem, Facts, sees_everything
+from .problem import BuiltProblem, Eigenproblem, Facts, Span
 
 REACH = 1e-2  # a row is within reach of a landmark if its weight exceeds this; the weight of a landmark on itself is 1
 CLEAR = 1e-2  # a degree is clearly positive if it exceeds this fraction of its value for positive weights
@@ -242,6 +242,9 @@ class LowRankDiffusion(Eigenproblem):
         ]
         return Cost("all landmarks", solver if m <= DENSE_SOLVER_UP_TO else "krylov", stages)
 
+    def span(self, problem: BuiltProblem) -> Span:
+        return Span("Lower epsilon, or pass kernel='adaptive' without LowRank()")
+
     def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         found = []
         if report.components > 1:
@@ -263,7 +266,6 @@ class LowRankDiffusion(Eigenproblem):
                 f"epsilon, and most see little but the rows nearest to them. {REMEDY} (now {report.epsilon:.3g})."
             )
             found.append(Concern(Importance.WIDTH, text))
-        found += sees_everything(report, values.max(), "Lower epsilon, or pass kernel='adaptive' without LowRank()")
         if report.amplification > 1e8:
             text = (
                 f"Rounding may be magnified by {report.amplification:.1e} in transform. Keep fewer components, use "

@@ -57,8 +57,8 @@ from .problem import (
     Eigenproblem,
     Facts,
     NeighborLists,
+    Span,
     magnified_rounding,
-    sees_everything,
     too_narrow,
 )
 from .variable_rates import Generator, RateProblem, RateRule, local_dimension_of
@@ -361,12 +361,14 @@ class NeighborWalk(Eigenproblem):
             text = disconnected_note(report, problem.operator, "Raise n_neighbors")
             found.append(Concern(Importance.PIECES, f"{text}, or pass components='largest' or 'join'."))
         if isinstance(problem.operator, MarkovOperator):
-            found += sees_everything(report, values.max(), "Lower n_neighbors", steps=2)
             found += too_narrow(report) if self.epsilon != WIDTH else []
         found += self._width_concerns()
         if isinstance(problem.normalization, ThroughAnchors) and isinstance(problem.normalization.inner, RateProblem):
             found += problem.normalization.inner.concerns(-values)
         return found + magnified_rounding(report)
+
+    def span(self, problem: BuiltProblem) -> Span | None:
+        return Span("Lower n_neighbors", steps=2) if isinstance(problem.operator, MarkovOperator) else None
 
     def _width_concerns(self) -> list[Concern]:
         """Return a warning if epsilon looks like one in the units of the data."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -27,8 +27,41 @@ if TYPE_CHECKING:
     from ..distances import Metric, SearchedDistances
 
 
-Scale: TypeAlias = Callable[[], float] | None
-SPANNED = 0.5  # largest eigenvalue of one step, below which a kernel spans the data
+Scale: TypeAlias = Callable[[], float] | None  # returns the local scale, see `Eigenproblem.local_scale`
+
+
+class Span(NamedTuple):
+    """What to know of a kernel that may span the data."""
+
+    remedy: str
+    steps: int = 1  # steps of the kernel in one of the operator
+    scale: Scale = None
+
+    def concerns(self, report: Facts, largest: float, linear: float) -> list[Concern]:
+        """Return a warning if the kernel spans the data: all rows look alike, and the map is that of PCA or nearly so.
+
+        ``largest``: the largest selected eigenvalue; ``linear``: the share of the first two coordinates that is linear
+        in the features.
+        """
+        if (
+            report.n_anchors < WIDTH_FROM
+            or largest >= SPANNED**self.steps
+            or (linear < LINEAR_SHARE and largest >= ALIKE)
+        ):
+            return []
+        what = f"coordinates are linear in the features, as in PCA (R^2 {linear:.2f})"
+        text = (
+            f"The kernel spans the data: the largest eigenvalue is {largest:.2g} (epsilon={report.epsilon:.3g}, "
+            f"{report.edges}), and {what if linear >= LINEAR_SHARE else 'all rows look alike'}. "
+            f"{self.remedy}{_beside(self.scale)}."
+        )
+        return [Concern(Importance.WIDTH, text)]
+
+
+WIDTH_FROM = 20  # anchors: fewer say little about a width
+SPANNED = 0.5  # largest eigenvalue of one step, below which a kernel may span the data
+LINEAR_SHARE = 0.9  # R^2 above which a map is called linear
+ALIKE = 0.05  # largest eigenvalue below which all rows look alike
 
 
 class Eigenproblem:
@@ -96,6 +129,10 @@ class Eigenproblem:
         """Return the warnings about a fit with the eigenvalues ``values``."""
         return []
 
+    def span(self, problem: BuiltProblem) -> Span | None:
+        """Return what to say if the kernel spans the data; None if the method has no width."""
+        return None
+
     def local_scale(self, anchors: Anchors) -> float:
         """Return the median squared distance of an anchor to its tenth neighbour."""
         points, metric = anchors.points, self.feature_metric
@@ -159,24 +196,9 @@ class Facts(Protocol):
     def amplification(self) -> float: ...
 
 
-def sees_everything(report: Facts, largest: float, remedy: str, steps: int = 1, scale: Scale = None) -> list[Concern]:
-    """Return a warning if the kernel spans the data: the map is then nearly linear. Else return nothing.
-
-    ``largest``: the largest selected eigenvalue of a Markov operator; ``steps``: steps of the kernel in one of its own;
-    ``scale``: returns the local scale, see :meth:`Eigenproblem.local_scale`.
-    """
-    if largest >= SPANNED**steps:
-        return []
-    text = (
-        f"The kernel spans the data: the largest eigenvalue is {largest:.2g} (epsilon={report.epsilon:.3g}, "
-        f"{report.edges}). The map is then nearly linear, as in PCA. {remedy}{_beside(scale)}."
-    )
-    return [Concern(Importance.WIDTH, text)]
-
-
 def too_narrow(report: Facts, scale: Scale = None) -> list[Concern]:
-    """Return a warning if most rows see little but themselves, else nothing; ``scale``: returns the local scale."""
-    if not report.trace > report.n_anchors / 2:
+    """Return a warning if most rows see little but themselves, else nothing."""
+    if not report.trace > report.n_anchors / 2 or report.n_anchors < WIDTH_FROM:
         return []
     text = (
         f"epsilon={report.epsilon:.3g} looks too small: the trace of P is {report.trace:.4g} for n = "

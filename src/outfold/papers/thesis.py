@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from .._runtime.threads import Threads
 from .._runtime.typing import Array
 from ..bandwidths import Percentile
 from ..engine.model import ExtendedModel
+from ..exceptions import OutfoldWarning
 from ..extensions import GeometricHarmonics, KernelRidge, LaplacianPyramid, LeastSquares
 from ..extensions.least_squares import JointModel
 from ..extensions.samples import Extension
@@ -159,7 +161,8 @@ def spectra(study: Study, percentiles: Sequence[float]) -> tuple[ResultTable, Pi
     """Return a table of s(0.1, t) for several percentiles and times, and a picture of the decay of eigenvalues."""
     rows: list[list[float | str]] = []
     for percentile in percentiles:
-        maps = study.maps(SPECTRUM, percentile=percentile, t=1).fit(study.X)
+        with warnings.catch_warnings(action="ignore", category=OutfoldWarning):  # the thesis looks at wide kernels too
+            maps = study.maps(SPECTRUM, percentile=percentile, t=1).fit(study.X)
         kept = (spectral_dimension(maps.eigenvalues_, t=t) for t in TIMES)
         rows.append([percentile, np.sqrt(maps.epsilon_), *map(describe_dimension, kept)])
     figure, (left, right) = plotting.panels(1, 1)
