@@ -31,8 +31,8 @@ class LocallyLinearEmbedding(SpectralMethod):
         Neighbours of a point beside itself; more than n_components. Equal rows count as one. "auto": 10, and all others
         of fewer than 11 distinct rows.
     reg : float > 0
-        Ridge of the weights: reg times the trace of the local Gram matrix in the fit, as in scikit-learn, and reg
-        times its diagonal for new rows, so that a training point keeps its coordinates.
+        Ridge of the weights: reg times the trace of the local Gram matrix in the fit, as in scikit-learn (whose default
+        is 1e-3), and reg times its diagonal for new rows, so that a training point keeps its coordinates.
     components : "warn", "error" or "largest"
         If the neighbour graph is disconnected: make contrasts between its components the first coordinates; raise; or
         embed the largest and extend to the rest.
