@@ -342,10 +342,9 @@ def report_on(
         clusters=ClusterCount.of(operator, values, spectrum.vectors) if recipe.wanted == CLUSTERS else None,
     )
     found = _concerns(report, values[kept], problem, recipe)
-    if operator.parts.count == 1:  # components have a warning of their own
-        mass = operator.measure if isinstance(recipe.landmarks, AllRows) else operator.stationary
-        shown = (operator.functions(spectrum.vectors[:, kept[:DRAWN]]), mass) if embedded is None else embedded
-        found += few_carriers(*shown, recipe.view.against_outliers)
+    mass = operator.measure if isinstance(recipe.landmarks, AllRows) else operator.stationary
+    shown = (operator.functions(spectrum.vectors[:, kept[:DRAWN]]), mass) if embedded is None else embedded
+    found += few_carriers(*shown, recipe.view.against_outliers)
     found += _width_concerns(report, recipe.view, problem, values[kept], spectrum.vectors[:, kept[:2]])
     if not recipe.view.weighs_scales:
         return replace(report, warnings=most_important(found))
