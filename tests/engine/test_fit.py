@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
 
 from catalogue import cloud, quietly
 from outfold import (
@@ -146,3 +146,9 @@ def test_outliers_that_carry_a_coordinate_are_named_with_the_remedy_and_the_defa
     assert DiffusionMaps(2).fit(rows).report_.warnings == ()
     with pytest.warns(SpectrumWarning, match=r"Coordinate 1 shows outliers: 5 of 303 .* Scale the features, or drop"):
         KernelPCA(2, kernel="poly").fit(rows)
+
+
+def test_few_rows_have_few_directions():
+    """20 rows a direction at least: of fewer, every late eigenfunction of a small cluster looks new."""
+    assert counted(DiffusionMaps("auto"), load_iris().data) <= 150 // 20
+    assert counted(DiffusionMaps("auto"), datasets.circle(60, random_state=0)) == 2

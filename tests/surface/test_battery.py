@@ -160,7 +160,7 @@ def test_no_line_is_there_twice_and_every_part_was_measured(battery):
     for part, contenders in (
         ("clusters", battery.battery.CLUSTERERS),
         ("dimension", battery.battery.DIMENSIONERS),
-        ("fits", (*battery.battery.METHODS, "data")),
+        ("fits", (*battery.battery.WARNING, *battery.battery.METHODS, "data")),
         ("rows", battery.battery.STEPPED),
     ):
         assert {key.contender for key in keys if key.part == part} == set(contenders)

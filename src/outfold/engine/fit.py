@@ -245,11 +245,12 @@ def _select_directions(problem: BuiltProblem, recipe: Recipe) -> tuple[Spectrum,
     contrasts = min(operator.parts.count - 1, MOST_PAIRS)
     spectrum = solve(operator, recipe.solver, min(n, max(normalization.looked, contrasts) + skip + 1))
     values = spectrum.values[skip : skip + max(normalization.looked, contrasts)]
-    looked = max(contrasts, normalization.dimension(operator, values) or len(values))
+    dimension = _dimension(problem, recipe.view)
+    seen = max(n // directions.ROWS_PER_DIRECTION, round(dimension))
+    looked = max(contrasts, min(seen, normalization.dimension(operator, values) or len(values)))
     if contrasts < looked:
         functions = operator.functions(spectrum.vectors[:, skip : skip + looked])
         functions = functions[_sample_anchors(problem, recipe.view, functions)]
-        dimension = _dimension(problem, recipe.view)
         looked = max(contrasts, count_directions(functions, dimension, operator.runner))
     return spectrum, np.arange(looked) + skip
 

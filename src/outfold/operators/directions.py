@@ -10,6 +10,7 @@ from ..distances import Metric
 
 LOOKED = 12  # eigenpairs that n_components="auto" compares
 REGRESSED_ROWS = 1000  # rows at most by which it compares them
+ROWS_PER_DIRECTION = 20  # of fewer rows, every late eigenfunction looks new
 LEAST_RESIDUAL = 0.4  # a coordinate with a larger residual is a new direction
 SCALE = 1 / 3  # bandwidth of the regression, relative to the median distance
 SLOPE_RIDGE = 1e-6  # relative to the variance: one neighbour in reach of a row does not determine a slope
