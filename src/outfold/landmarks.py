@@ -76,6 +76,11 @@ def along_the_tree(anchors: Anchors, metric: PointMetric | None) -> Anchors:
     return anchors.at(cKDTree(anchors.points, balanced_tree=False).indices)
 
 
+def holds_every_row(anchors: Anchors, measure: Array) -> bool:
+    """Return whether the anchors are all training rows, not a selection."""
+    return anchors.index is not None and bool(np.isclose(anchors.measure.sum(), measure.sum(), rtol=1e-9))
+
+
 def given_columns(anchors: Anchors) -> Array:
     """Return the columns of a precomputed matrix that belong to the anchors."""
     if anchors.index is None:

@@ -1,29 +1,322 @@
-"""Measures of how far to trust the embedding of a point: its support, and a flag for 'outside the data'."""
+"""How far to trust the embedding of a row: facts about it, and its p-value among rows of the training data.
+
+A row is flagged if its p-value is below a level. The p-value compares the score of the row with the scores of training
+rows, each without itself. The score is a maximum over facts. A fact v is put on a common scale by the upper tenth of
+its values on training rows, q its 90 % quantile and s the mean excess over q:
+
+    T(v) = log 10 + (v - q) / s,    -log of the tail probability if the tail is exponential
+    score = max(T(isolation), 4 (T(v) - log 100) over the other facts v)
+
+Isolation, which separates unknown classes best (docs/trust.md), is the main fact. The others count from their rarest
+hundredth on, and then steeply: they see what isolation does not, and hardly dilute it otherwise.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 import numpy as np
+from sklearn.utils.extmath import randomized_svd
 
-from ._runtime.typing import POSITIVE, Array
+from ._runtime.typing import FREE, POSITIVE, WHOLE, Array, Axes
 from .data.weights import weighted_quantile
 
 SAMPLED_ROWS = 1_000_000  # training rows for the typical mass; if there are more, an even sample of them
 LOG_FLOOR = -700.0  # log mass of a point without neighbours in reach, where exp would underflow
+LEVEL = 0.01  # rows with a smaller p-value are flagged
+REFERENCE_ROWS = 2000  # training rows that new rows are compared with, at most
+MASSES = 2000  # log masses of training rows that a reference stores, at most
+RANKED_SHARE = 4  # one in this number of rows sets the scale of the facts; the others are compared with
+RANKED_FROM = 80  # rows: fewer do both
+TAIL_RULE_UP_TO = 99  # rows compared with: a p-value can then be below 1 / (rows + 1)
+OTHERS_FROM, OTHERS_SLOPE = np.log(100.0), 4.0  # see the score above
+LEAST_SCALE = 1e-3  # of a fact, in units of its logarithm
+
+# The sides of a fact that are strange: 1 if large values are, -1 if small ones are.
+SIDES = {
+    "isolation": (1,),
+    "amplitude": (1, -1),
+    "remainder": (1, -1),
+    "support": (-1,),
+    "residual": (1,),
+    "disagreement": (1,),
+    "round_trip": (1,),
+}
+
+
+ALL_FACTS = tuple(SIDES)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trust:
-    """How far to trust the embedding of each row; every field is an array (rows,) or None."""
+class RowFacts:
+    """RowFacts about rows; every field is an array (rows,), or None if it was not computed."""
 
     support: Array  #: log kernel mass relative to the typical training row
-    flag: Array  #: True if the row is outside the training data
-    distance: Array | None = None  #: to the nearest training point, in units of that point's distance to its neighbours
+    #: geometric mean distance to the nearest training rows, near ones first, relative to the distances between those
+    isolation: Array | None = None
+    distance: Array | None = None  #: to the nearest training row, in units of that row's distance to its 8th neighbour
+    amplitude: Array | None = None  #: Mahalanobis length in the leading principal axes, 1 for a typical row
+    remainder: Array | None = None  #: length outside these axes, 1 for a typical row
     residual: Array | None = None  #: k(x, x) - k_hat(x, x), 0 where the training points explain x, 1 where they do not
     disagreement: Array | None = None  #: distance to the embedding by another extension
+    round_trip: Array | None = None  #: distance to ``inverse_transform(transform(x))``
+
+    def logs(self, name: str) -> Array:
+        """Return a fact on the scale on which its tail is about exponential."""
+        values: Array | None = getattr(self, name)
+        assert values is not None
+        with np.errstate(divide="ignore"):
+            if name == "support":
+                return values
+            logs: Array = -np.log(np.maximum(1 - values, 1e-12)) if name == "residual" else np.log(values)
+            return logs
+
+    @classmethod
+    def join(cls, parts: list[RowFacts]) -> RowFacts:
+        """Return the facts of several batches of rows as one; those that every batch has."""
+        columns = {field.name: [getattr(part, field.name) for part in parts] for field in fields(cls)}
+        whole = {name: np.concatenate(found) for name, found in columns.items() if all(v is not None for v in found)}
+        return cls(**whole)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust(RowFacts):
+    """How far to trust the embedding of each row; every field is an array (rows,) or None."""
+
+    p_value: Array  #: share of rows of the training data that are at least as strange
+    score: Array  #: how strange the row is; about -log of that share
+    flag: Array  #: True if the row is outside the training data: its p-value is below ``level``
     error: Array | None = None  #: after calibration: error radius, which contains the embedding by a joint fit
+
+
+# -- the judgement -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """The score of any row, and the scores of training rows that it is compared with."""
+
+    names: tuple[str, ...]  # of the facts, the main one first
+    start: Annotated[Array, Axes("f")]  # q of each side of each fact
+    scale: Annotated[Array, Axes("f"), POSITIVE]  # s
+    scores: Annotated[Array, Axes("s"), FREE]  # of training rows, increasing
+    weight: Annotated[Array, Axes("s")]  # of these rows
+
+    @classmethod
+    def of(cls, facts: RowFacts, names: tuple[str, ...], weight: Array) -> Judge:
+        """Return the judge of rows like these, each of which was described without itself.
+
+        A quarter of the rows sets q and s, and the others are compared with, so that the scores of these and of new
+        rows are exchangeable.
+        """
+        known = tuple(name for name in names if getattr(facts, name) is not None)
+        columns = _columns(facts, known)
+        order = np.random.default_rng(0).permutation(len(columns))
+        ranked = order[::RANKED_SHARE] if len(order) >= RANKED_FROM else order
+        others = np.setdiff1d(order, ranked) if len(order) >= RANKED_FROM else order
+        start, scale = np.array([_upper_tail(column[ranked]) for column in columns.T]).T
+        empty = np.empty(0)
+        judge = cls(names=known, start=start, scale=scale, scores=empty, weight=empty)
+        scores = judge.score(facts)[others]
+        order = np.argsort(scores, kind="stable")
+        return replace(judge, scores=scores[order], weight=_cap_copies(scores, weight[others])[order])
+
+    def score(self, facts: RowFacts) -> Array:
+        """Return the score of each row. A row that equals a training row has -inf."""
+        tails = np.log(10.0) + (_columns(facts, self.names) - self.start) / self.scale
+        main = tails[:, 0]
+        others = np.fmax.reduce(tails[:, 1:], axis=1, initial=-np.inf)
+        score = np.fmax(main, OTHERS_SLOPE * (others - OTHERS_FROM))
+        return np.where(np.isneginf(main), -np.inf, score)
+
+    def p_value(self, score: Array) -> Array:
+        """Return (1 + weight of the rows with a score at least as high) / (1 + weight of all rows).
+
+        Compared with 99 rows or fewer that cannot fall below 0.01. Then it is divided by e for every unit of score
+        beyond the largest, as an exponential tail is.
+        """
+        below = np.append(0.0, np.cumsum(self.weight))
+        total = below[-1]
+        p = (1 + total - below[np.searchsorted(self.scores, score, side="left")]) / (1 + total)
+        if total <= TAIL_RULE_UP_TO and len(self.scores):
+            beyond = score - self.scores[-1]
+            p = np.where(beyond > 0, np.exp(-np.minimum(np.nan_to_num(beyond), 600.0)) / (1 + total), p)
+        values: Array = p
+        return values
+
+    def judge(self, facts: RowFacts, level: float = LEVEL) -> Trust:
+        """Return the facts with their verdict. Rows with no training row in reach are always flagged."""
+        score = self.score(facts)
+        astray = ~(facts.support > -np.inf)
+        score = np.where(astray, np.inf, score)
+        p = self.p_value(score)
+        given = {field.name: getattr(facts, field.name) for field in fields(RowFacts)}
+        return Trust(**given, score=score, p_value=p, flag=astray | (p < level))
+
+
+def _columns(facts: RowFacts, names: tuple[str, ...]) -> Array:
+    """Return the sides of the facts, (rows, sides): the larger the stranger."""
+    columns = [side * facts.logs(name) for name in names for side in SIDES[name]]
+    return np.column_stack(columns)
+
+
+def _upper_tail(values: Array) -> tuple[float, float]:
+    """Return the 90 % quantile of the values, and their mean excess over it."""
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 0.0, 1.0
+    start = float(np.quantile(values, 0.9))
+    excess = values[values > start] - start
+    return start, max(float(excess.mean()) if len(excess) else 0.0, LEAST_SCALE)
+
+
+def _cap_copies(scores: Array, weight: Array) -> Array:
+    """Return the weights, with those of rows that have copies together at most as large as those of the others.
+
+    If most rows have copies, their weights are importances rather than counts: then any new row would be strange.
+    """
+    copies = np.isneginf(scores)
+    single, repeated = float(weight[~copies].sum()), float(weight[copies].sum())
+    capped: Array = np.where(copies, weight * min(1.0, single / repeated if repeated else 1.0), weight)
+    return capped
+
+
+# -- facts from distances ------------------------------------------------------------------
+
+NEIGHBORS = 20  # nearest training rows of which isolation is a mean
+UNIT_NEIGHBOR = 8  # the unit of a training row is its distance to this neighbour
+LOCAL_SHARE = 0.75  # power of a neighbour's own unit in isolation; the rest is that of the typical unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Isolation:
+    """How far a row is from the training rows, relative to how far these are from each other.
+
+        log isolation(x) = sum_k (log d_k - 3/4 log u_k - 1/4 log u) / k over sum_k 1 / k
+
+    d_k is the distance to the k-th nearest training row, u_k the unit of that row (the distance to its 8th neighbour)
+    and u the median unit. Units of the neighbours alone would not see a row beside a sparse cluster that is far from
+    everything; the typical unit alone would flag sparse clusters.
+    """
+
+    unit: Annotated[Array, Axes("n"), POSITIVE]
+    typical: Annotated[float, POSITIVE]
+    count: int  # neighbours that are counted
+    sample: Annotated[Array, Axes("m"), WHOLE]  # some of the rows
+    alone: Annotated[Array, Axes("m"), FREE]  # log isolation of these rows, each without itself
+    weight: Annotated[Array, Axes("m")]  # of these rows
+
+    @classmethod
+    def of(cls, ptr: Array, index: Array, squared: Array, measure: Array, most: int = REFERENCE_ROWS) -> Isolation:
+        """Return it for rows with lists of their neighbours, nearest first and with themselves, as CSR."""
+        n = len(ptr) - 1
+        keep = index != np.repeat(np.arange(n), np.diff(ptr))
+        counts = np.add.reduceat(np.append(keep, False), ptr[:-1])
+        ptr, index, squared = np.append(0, np.cumsum(counts)), index[keep], squared[keep]
+        count = min(NEIGHBORS, int(counts.min()))
+        if count == 0:
+            none = np.empty(0)
+            return cls(unit=np.ones(n), typical=1.0, count=0, sample=none.astype(int), alone=none, weight=none)
+        last = min(UNIT_NEIGHBOR, count)
+        unit, further = (np.sqrt(squared[ptr[:-1] + at - 1]) for at in (last, min(last + 1, count)))
+        floor = 0.1 * float(np.median(unit)) + np.finfo(float).tiny
+        unit, further = np.maximum(unit, floor), np.maximum(further, floor)
+        sample = np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+        at = ptr[:-1][sample, None] + np.arange(count)
+        nearest, d = index[at], np.sqrt(squared[at])
+        units = np.where(d <= unit[nearest], further[nearest], unit[nearest])  # without this row, one neighbour less
+        typical = float(np.median(unit))
+        alone = np.where(measure[sample] >= 2, -np.inf, _mean_log(d, units, typical))
+        return cls(unit=unit, typical=typical, count=count, sample=sample, alone=alone, weight=measure[sample])
+
+    def facts(self, ptr: Array, index: Array, squared: Array) -> Array:
+        """Return isolation and distance of new rows, (rows, 2), from lists of their nearest training rows as CSR."""
+        if self.count == 0:
+            return np.column_stack([np.ones(len(ptr) - 1), np.sqrt(squared[ptr[:-1]])])
+        at = ptr[:-1, None] + np.arange(self.count)
+        units, d = self.unit[index[at]], np.sqrt(squared[at])
+        return np.column_stack([np.exp(_mean_log(d, units, self.typical)), d[:, 0] / units[:, 0]])
+
+
+def _mean_log(d: Array, units: Array, typical: float) -> Array:
+    weights = 1 / np.arange(1.0, d.shape[1] + 1)
+    with np.errstate(divide="ignore"):
+        logs = np.log(d) - LOCAL_SHARE * np.log(units) - (1 - LOCAL_SHARE) * np.log(typical)
+    mean: Array = logs @ (weights / weights.sum())
+    return mean
+
+
+# -- facts from the covariance -------------------------------------------------------------
+
+AXES_UP_TO = 100  # principal axes
+AXES_SHARE = 0.9  # of the variance that the leading axes hold
+ROWS_PER_AXIS = 10
+LEAST_REMAINDER = 1e-3  # share of the variance: a smaller remainder is not a fact
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrincipalAxes:
+    """The leading principal axes of the training rows, in which noise and blank rows differ from them.
+
+    A row of noise has too much outside the axes, a blank one too little inside: neither need be far from all rows.
+    """
+
+    centre: Annotated[Array, Axes("d")]
+    axes: Annotated[Array, Axes("d m")]
+    deviations: Annotated[Array, Axes("m"), POSITIVE]
+    rest: Annotated[float | None, POSITIVE]  # deviation outside the axes; None: there is too little
+    rows: int
+
+    @classmethod
+    def of(cls, X: Array) -> PrincipalAxes | None:
+        """Return the axes that hold 90 % of the variance, at most 100 and a tenth of the rows; None: too few rows."""
+        n, features = X.shape
+        most = min(AXES_UP_TO, n // ROWS_PER_AXIS, features)
+        if most < 1 or not np.isfinite(X).all():
+            return None
+        centre = X.mean(axis=0)
+        C = X - centre
+        total = float(np.square(C).sum()) / (n - 1)
+        if not 0 < total < np.inf:
+            return None
+        exact = min(n, features) <= 2 * AXES_UP_TO
+        _, s, V = np.linalg.svd(C, full_matrices=False) if exact else randomized_svd(C, most, n_iter=2, random_state=0)
+        variances = np.square(s[:most]) / (n - 1)
+        held = np.cumsum(variances) / total
+        count = min(most, int(np.searchsorted(held, AXES_SHARE)) + 1)
+        count = min(count, max(1, int((variances > 1e-12 * total).sum())))
+        rest = 1 - held[count - 1]
+        return cls(
+            centre=centre,
+            axes=np.ascontiguousarray(V[:count].T),
+            deviations=np.sqrt(variances[:count]),
+            rest=float(np.sqrt(rest * total)) if rest > LEAST_REMAINDER else None,
+            rows=n,
+        )
+
+    def facts(self, Z: Array) -> tuple[Array, Array | None]:
+        """Return amplitude and remainder of rows."""
+        C = Z - self.centre
+        inside = C @ self.axes
+        amplitude = np.sqrt(np.square(inside / self.deviations).mean(axis=1))
+        if self.rest is None:
+            return amplitude, None
+        outside = np.square(C).sum(axis=1) - np.square(inside).sum(axis=1)
+        return amplitude, np.sqrt(np.maximum(outside, 0.0)) / self.rest
+
+    def without_self(self, amplitude: Array, remainder: Array | None) -> tuple[Array, Array | None]:
+        """Return the facts of training rows by the axes of the other rows, which stay where they are to first order."""
+        n, count = self.rows, len(self.deviations)
+        squared = count * np.square(amplitude)
+        left = np.maximum(1 - n * squared / (n - 1) ** 2, 1e-6)
+        amplitude = amplitude * np.sqrt((n / (n - 1)) ** 2 * (n - 2) / (n - 1) / left)
+        if remainder is None:
+            return amplitude, None
+        return amplitude, remainder / np.maximum(1 - 1 / n - squared / (n - 1), 1e-3)
+
+
+# -- support -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -44,8 +337,7 @@ class Nearness:
         squared = np.where(np.isfinite(squared), squared, np.nanmax(squared[np.isfinite(squared)]))
         nearness = cls((_step_median if weighed else _median)(squared, measure))
         lonely = np.maximum(nearness.log_mass(squared), LOG_FLOOR)
-        reference = Reference.of(lonely, np.zeros(len(squared)), measure)
-        return nearness, Reference(reference.typical, 4 * reference.lowest)  # flag: twice as far as 99 % of anchors
+        return nearness, Reference.of(lonely, measure)
 
     def log_mass(self, squared: Array) -> Array:
         return np.maximum(-0.5 * (squared / self.unit_squared), -np.finfo(float).max)
@@ -62,19 +354,33 @@ def _step_median(values: Array, measure: Array) -> float:
 
 @dataclass(frozen=True)
 class Reference:
-    """Log masses of training rows, with which the log mass of a new row is compared."""
+    """Log masses of training rows without themselves, with which the log mass of a new row is compared."""
 
-    typical: float  # median log mass of a training row without itself
-    # a row with a lower log mass is outside the data; 99 % of the training rows without themselves, and all with
-    # themselves, are above
-    lowest: float
+    typical: float  # median log mass
+    lowest: float  # log mass that 1 % of the rows are below
+    masses: Annotated[Array | None, Axes("m")] = None  # at even steps of weight, increasing; None: a file of 0.1.0
 
     @classmethod
-    def of(cls, lonely_log_mass: Array, log_mass: Array, measure: Array) -> Reference:
+    def of(cls, lonely_log_mass: Array, measure: Array) -> Reference:
         order = np.argsort(lonely_log_mass)
         level = np.cumsum(measure[order]) / measure.sum()
-        typical, lowest = (lonely_log_mass[order[np.searchsorted(level, at - 1e-12)]] for at in (0.5, 0.01))
-        return cls(float(typical), float(min(lowest, log_mass.min() - 1e-9)))
+        typical, lowest = (lonely_log_mass[order[np.searchsorted(level, at - 1e-12)]] for at in (0.5, LEVEL))
+        count = min(MASSES, max(1, round(float(measure.sum()))))
+        steps = (np.arange(count) + 0.5) / count
+        masses = lonely_log_mass[order[np.minimum(np.searchsorted(level, steps), len(order) - 1)]]
+        return cls(float(typical), float(lowest), masses)
 
-    def judge(self, log_mass: Array) -> Trust:
-        return Trust(support=log_mass - self.typical, flag=~(log_mass >= self.lowest))
+    def facts(self, log_mass: Array) -> RowFacts:
+        return RowFacts(support=log_mass - self.typical)
+
+    def judge(self) -> Judge:
+        """Return the judge by support alone, where there are no features: of a precomputed matrix."""
+        masses = self._two_quantiles() if self.masses is None else self.masses
+        facts = self.facts(masses)
+        return Judge.of(facts, ("support",), np.ones(len(masses)))
+
+    def _two_quantiles(self) -> Array:
+        """Return masses with the median and the 1 % quantile of this reference, and an exponential lower tail."""
+        shares = (np.arange(MASSES) + 0.5) / MASSES
+        masses: Array = self.typical - (self.typical - self.lowest) * np.log(0.5 / shares) / np.log(0.5 / LEVEL)
+        return masses

@@ -28,7 +28,7 @@ STORED_ESTIMATORS = {  # module: name of its estimator
 STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the class has another name in the code
     "data.columns": "Preparation",
     "distances": "Metric Distances Given GivenTable",
-    "trust": "Nearness Reference",
+    "trust": "Nearness Reference Isolation Judge",
     "bandwidths": "Bandwidth Fixed Percentile Neighbor Slope",
     "neighbors.brute": "Brute",
     "neighbors.faiss": "Proposed",
@@ -64,6 +64,7 @@ STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the c
     "solvers.shift_invert": "ShiftInvert",
     "extensions.auto": "Auto",
     "extensions.calibration": "Calibration",
+    "extensions.domain": "TrainingSample",
     "extensions.kernel_sums": "KernelRidge GeometricHarmonics LaplacianPyramid CompressedDiffusion",
     "extensions.least_squares": "JointModel LeastSquares",
     "extensions.regressors": "BarycentricModel Barycentric LinearModel LinearMap",

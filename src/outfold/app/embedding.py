@@ -31,8 +31,9 @@ class EmbeddedRows:
 
 
 def embed_rows(estimator: SpectralEstimator, points: Array, *, evidence: bool, coverage: float = 0.9) -> EmbeddedRows:
-    """Embed points. With ``evidence``, trust has all that ``estimator.trust`` returns; else support and flag."""
-    places, trust = estimator.model_.look(points, Threads(estimator.n_jobs))
+    """Embed points. With ``evidence``, trust has all that ``estimator.trust`` returns; else the verdict."""
+    places, facts = estimator.model_.look(points, Threads(estimator.n_jobs))
+    trust = estimator._judge(points, places, facts)
     if evidence:
         trust = estimator._add_evidence(points, places, trust, coverage)
     return EmbeddedRows(places, trust, estimator._clusters(places) if clusters(estimator) else None)

@@ -393,6 +393,7 @@ class Wanted(TypedDict, total=False):
     label: bool  # the cluster
     on_far: str
     coverage: float
+    level: float
 
 
 class Collection(Protocol):

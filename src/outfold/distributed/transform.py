@@ -17,7 +17,7 @@ from .._runtime.typing import Array
 from ..data import writers
 from ..data.sources import Wanted
 from ..methods.base import SpectralEstimator
-from ..trust import Trust
+from ..trust import LEVEL, RowFacts, Trust
 from . import rows as dask_rows
 from .tasks import DaskArray, DaskFrame, Delayed, as_array, is_frame, travelling
 
@@ -35,6 +35,7 @@ class Request:
     label: bool = False
     on_far: str = "keep"
     coverage: float = 0.9
+    level: float = LEVEL
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,14 +49,28 @@ class Request:
         if self.features:
             yield from estimator.inverse_transform(rows).T
         if self.embedding or self.trust or self.label:
-            Z, embedding, trust = estimator._embed_rows(rows, self.on_far, start)
+            Z, embedding, facts = estimator._embed_rows(rows)
+            judged = self._judge(estimator, Z, embedding, facts, start)
             if self.label:
                 yield estimator._clusters(embedding)
             if self.embedding:
                 yield from embedding.T
             if self.trust:
-                judged = estimator._add_evidence(Z, embedding, trust, self.coverage)
+                assert judged is not None
                 yield from (getattr(judged, name) for name in self.trust)
+
+    def _judge(
+        self, estimator: SpectralEstimator, Z: Array, embedding: Array, facts: RowFacts, start: int
+    ) -> Trust | None:
+        """Return the trust if it is asked for, and answer rows outside the data as ``on_far`` says, in place."""
+        if not self.trust and self.on_far == "keep":
+            return None
+        judged = estimator._judge(Z, embedding, facts, self.level)
+        if self.trust:
+            judged = estimator._add_evidence(Z, embedding, judged, self.coverage)
+        if self.on_far != "keep":
+            estimator._answer_far(self.on_far, Z, embedding, judged, start)
+        return judged
 
 
 def apply_estimator(
@@ -71,9 +86,11 @@ def apply_estimator(
         label=wanted.get("label", False),
         on_far="keep" if on_far == "warn" else on_far,  # a warning raised on a worker does not reach the caller
         coverage=wanted.get("coverage", 0.9),
+        level=wanted.get("level", LEVEL),
     )
-    if look.trust:
-        estimator._second_opinion()  # fitted once on the client, not on every worker
+    if look.trust or look.on_far != "keep":
+        estimator._domain()  # found once on the client, not on every worker
+        estimator._second_opinion()
     model = travelling(_light(estimator))
     if out is not None:
         return _write(_table(X, model, look), Path(out), look, out)
@@ -101,9 +118,14 @@ def _features(estimator: SpectralEstimator) -> tuple[str, ...]:
 
 def _evidence_names(estimator: SpectralEstimator) -> tuple[str, ...]:
     """Return the names of the trust fields that this model computes for a row."""
-    names = ["support", "flag"]
+    names = ["p_value", "score", "flag", "support"]
+    domain = estimator._domain()
+    if domain.isolation is not None:
+        names += ["isolation", "distance"]
+    if domain.axes is not None:
+        names += ["amplitude"] if domain.axes.rest is None else ["amplitude", "remainder"]
     if estimator._precomputed_parameter() is None:
-        names += ["distance", "residual", "disagreement"]
+        names += ["residual", "disagreement"]
     return (*names, "error") if hasattr(estimator, "calibration_") else tuple(names)
 
 

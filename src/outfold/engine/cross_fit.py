@@ -16,12 +16,12 @@ import numpy as np
 from .._runtime.threads import Threads
 from .._runtime.typing import FREE, Array
 from ..data.sources import InMemory, Source, draw_numbers
-from ..extensions import Auto, Nystrom, calibration
+from ..extensions import Auto, Nystrom
 from ..extensions.alignment import Alignment
-from ..extensions.calibration import SecondOpinion
+from ..extensions.calibration import Calibration, SecondOpinion
 from ..extensions.samples import SEED, Extension, Samples
 from ..operators.concerns import MOST_CONCERNS
-from ..trust import Trust
+from ..trust import ALL_FACTS, Judge, RowFacts
 from .fit import Fit, Recipe, extend_fit, extend_model, fit_recipe
 
 SWITCH_MARGIN = 0.5  # standard errors by which another extension must beat `Nystrom`, the method's own rule
@@ -61,6 +61,7 @@ class Fold:
     """A fit of some rows, and the rows that were held out of it."""
 
     found: Fit
+    rest: Array  # indices of the fitted rows
     held: Array  # indices of the held-out rows
     points: Array  # the held-out rows, as input of the fold's model
     target: Array  # embedding of the held-out rows by the full fit
@@ -128,7 +129,12 @@ def folds(sample: Sample, recipe: Recipe, count: int, runner: Threads, seed: int
         alignment = align_places(found, found.embedding, sample.embedding[rest], measure, sample.measure.sum())
         seen = rest if found.columns is None else rest[found.columns]
         yield Fold(
-            found=found, held=held, points=sample.rows(held, seen), target=sample.embedding[held], alignment=alignment
+            found=found,
+            rest=rest,
+            held=held,
+            points=sample.rows(held, seen),
+            target=sample.embedding[held],
+            alignment=alignment,
         )
         bar.update(len(held))
     bar.close()
@@ -198,16 +204,57 @@ def _note_choice(found: Fit, text: str) -> Fit:
     return replace(found, report=replace(found.report, warnings=(*found.report.warnings[: MOST_CONCERNS - 1], text)))
 
 
-def hold_out(
-    sample: Sample, recipe: Recipe, extension: Extension, count: int, runner: Threads
-) -> Iterator[tuple[Trust, Array]]:
-    """Yield the evidence on the held-out rows of each fold, and their errors."""
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """The held-out rows of a fold: the facts about them, and their embedding in the coordinates of the fold."""
+
+    fold: Fold
+    facts: RowFacts
+    embedding: Array
+
+    def errors(self, sample: Sample, recipe: Recipe, outside: Array, runner: Threads) -> Array:
+        """Return the distance of each row to its embedding by a fit of all rows but those ``outside``; these have NaN.
+
+        A row outside the data may change the whole embedding, and nobody would add it to the training data.
+        """
+        fold, errors = self.fold, np.full(len(outside), np.nan)
+        if not outside.any():
+            errors[:] = np.linalg.norm(fold.alignment(self.embedding) - fold.target, axis=1)
+            return errors
+        inside = fold.held[~outside]
+        joined = np.sort(np.append(fold.rest, inside))
+        measure = sample.measure[joined]
+        joint = fit_recipe(InMemory(sample.rows(joined, joined)), recipe, measure, np.random.default_rng(SEED), runner)
+        assert joint.embedding is not None
+        assert fold.found.embedding is not None
+        fixed, target = (joint.embedding[np.searchsorted(joined, rows)] for rows in (fold.rest, inside))
+        rest = sample.measure[fold.rest]
+        alignment = align_places(fold.found, fold.found.embedding, fixed, rest, float(measure.sum()))
+        errors[~outside] = np.linalg.norm(alignment(self.embedding[~outside]) - target, axis=1)
+        return errors
+
+
+def hold_out(sample: Sample, recipe: Recipe, extension: Extension, count: int, runner: Threads) -> Iterator[HeldOut]:
+    """Yield the held-out rows of each fold."""
     for fold in folds(sample, recipe, count, runner):
         known = fold.found.samples(recipe.view, runner)
-        positions, trust = extend_model(known, extension, runner).look(fold.points, runner)
-        witness = None if recipe.view.given else SecondOpinion.of(known, runner)
-        trust = calibration.add_evidence(trust, positions, witness, fold.points, runner)
-        yield trust, np.linalg.norm(fold.alignment(positions) - fold.target, axis=1)
+        embedding, facts = extend_model(known, extension, runner).look(fold.points, runner)
+        facts = fold.found.domain(recipe.view, runner).add(facts, fold.points, runner)
+        if not recipe.view.given:
+            facts = SecondOpinion.of(known, runner).add(facts, embedding, fold.points, runner)
+        yield HeldOut(fold=fold, facts=facts, embedding=embedding)
+
+
+def calibrate(sample: Sample, recipe: Recipe, extension: Extension, count: int, runner: Threads) -> Calibration:
+    """Return the judge of rows by all facts and the calibration of their errors, from ``count`` folds."""
+    parts = list(hold_out(sample, recipe, extension, count, runner))
+    weight = np.concatenate([sample.measure[part.fold.held] for part in parts])
+    judge = Judge.of(RowFacts.join([part.facts for part in parts]), ALL_FACTS, weight)
+    found = []
+    for part in parts:
+        trust = judge.judge(part.facts)
+        found.append((trust, part.errors(sample, recipe, trust.flag, runner)))
+    return Calibration.of(found, judge)
 
 
 def compare_maps(known: Samples, specs: Sequence[Extension], count: int, runner: Threads) -> list[Candidate]:

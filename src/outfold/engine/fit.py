@@ -16,10 +16,11 @@ from ..bandwidths import ALL_EQUAL
 from ..data.places import find_places
 from ..data.sources import InMemory, Source
 from ..distances import LARGEST_ENTRY, Metric
-from ..extensions.samples import Extension, Samples
+from ..extensions.domain import Domain, TrainingSample
+from ..extensions.samples import SEED, Extension, Samples
 from ..graphs.local_dimension import LIKELIHOOD_NEIGHBORS, dimension_of_points
 from ..graphs.pair_statistics import even_sample
-from ..landmarks import AllRows, Anchors, Landmarks, count_positive
+from ..landmarks import AllRows, Anchors, AtMost, Landmarks, count_positive, holds_every_row
 from ..operators import directions
 from ..operators.cluster_count import PAIRS, ClusterCount
 from ..operators.concerns import Concern, FeatureScales, Importance, measure_linearity, most_important
@@ -28,6 +29,7 @@ from ..operators.operator import DENSE_SOLVER_UP_TO
 from ..operators.problem import SPANNED, BuiltProblem, Eigenproblem, Gathered
 from ..operators.signs import orient
 from ..solvers import Solver, Spectrum, solve
+from ..trust import REFERENCE_ROWS
 from .model import ExtendedModel, SpectralModel
 from .report import Report
 
@@ -81,6 +83,7 @@ class Fit:
     unit_columns: bool  # coordinates have length 1 over the training rows, so they shrink as rows are added
     report: Report
     gathered: Gathered | None = None  # further results: `PassSums` if the fit can be updated, `Placement` of PHATE
+    sample: Annotated[TrainingSample | None, Axes("d")] = None  # training rows, if the anchors are only some of them
 
     def samples(self, view: Eigenproblem, runner: Threads) -> Samples:
         """Return the anchors with their embedding, to which an extension is fitted."""
@@ -88,13 +91,20 @@ class Fit:
         places = self.model.embed(points, runner) if self.places is None else self.places
         return Samples.of(points, places, self.anchors.measure, view.feature_metric, self.model)
 
+    def domain(self, view: Eigenproblem, runner: Threads) -> Domain:
+        """Return what new rows are compared with."""
+        sample = self.sample or (None if view.given else TrainingSample.of(self.anchors.points, self.anchors.measure))
+        return Domain.of_model(self.model, sample, view.feature_metric, runner)
+
 
 def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
     """Run the stages on the rows and return the fit."""
     view = recipe.view
     _check_count(recipe, count_positive(measure))
     anchors = recipe.landmarks.select(rows, measure, rng)
+    sample = None
     if not view.given:
+        sample = None if holds_every_row(anchors, measure) else _sample_rows(rows, measure)
         check_points(anchors.points)
         if view.merges_copies:
             anchors = anchors.merge_copies()
@@ -130,7 +140,14 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
         unit_columns=normalization.unit_columns,
         report=report,
         gathered=problem.gathered,
+        sample=sample,
     )
+
+
+def _sample_rows(rows: Source, measure: Array) -> TrainingSample:
+    """Return training rows that new ones are compared with."""
+    drawn = AtMost(REFERENCE_ROWS).select(rows, measure, np.random.default_rng(SEED))
+    return TrainingSample.of(drawn.points, drawn.measure)
 
 
 def _places_of_anchors(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -12,7 +12,7 @@ from .._runtime.typing import Array, Axes
 from ..extensions.samples import FittedExtension, RowModel
 from ..operators.operator import MarkovChain, RowRule
 from ..operators.problem import NeighborLists
-from ..trust import Reference, Trust
+from ..trust import Reference, RowFacts
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,18 @@ class SpectralModel(RowModel):
         """Return the embedding of any points, (n, components)."""
         return self.look(Z, runner)[0]
 
-    def evidence(self, Z: Array, runner: Threads) -> Trust:
-        """Return how well the training data supports each point."""
+    def evidence(self, Z: Array, runner: Threads) -> RowFacts:
+        """Return the facts about each point that the rule knows: support, perhaps isolation and distance."""
         return self.look(Z, runner)[1]
 
-    def look(self, Z: Array, runner: Threads, kept: NeighborLists | None = None) -> tuple[Array, Trust]:
+    def look(self, Z: Array, runner: Threads, kept: NeighborLists | None = None) -> tuple[Array, RowFacts]:
         """Return embedding and evidence of the points, computed in one pass over blocks of rows.
 
         ``kept``: the neighbours of each point among the anchors, if the fit has stored them.
         """
         embedding = np.empty((len(Z), self.basis.shape[1]))
-        log_mass = np.empty(len(Z))
+        facts = np.empty((len(Z), 3))  # log mass, isolation, distance
+        isolated = self.rule.training_rows is not None and kept is None
         blocks = row_blocks(len(Z), self.rule.row_entries)
         order = self.rule.arrange(np.asarray(Z, dtype=float), runner) if len(blocks) > 1 else None
         if kept is not None:
@@ -52,14 +53,17 @@ class SpectralModel(RowModel):
             with np.errstate(over="ignore", invalid="ignore"):
                 rows = self.rule.rows(points, None if kept is None else kept.block(block, points))
                 values, mass = rows @ self.basis, rows.log_mass
+                if rows.surroundings is not None:
+                    facts[at, 1:] = rows.surroundings
             beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))
             if len(beyond):  # where the row overflows, take the embedding of the nearest anchor
                 values[beyond] = self.nearest(points[beyond])
                 mass[beyond] = -np.inf
-            embedding[at], log_mass[at] = values, mass
+            embedding[at], facts[at, 0] = values, mass
 
         runner.each(fill, blocks, "embedding")
-        return embedding, self.reference.judge(log_mass)
+        known = self.reference.facts(facts[:, 0])
+        return embedding, replace(known, isolation=facts[:, 1], distance=facts[:, 2]) if isolated else known
 
     def markov_chain(self) -> MarkovChain | None:
         """Return the Markov chain between the anchors that has the coordinates as eigenfunctions; None: there is none.
@@ -115,16 +119,16 @@ class ExtendedModel(RowModel):
     def embed(self, Z: Array, runner: Threads) -> Array:
         return self.look(Z, runner)[0]
 
-    def evidence(self, Z: Array, runner: Threads) -> Trust:
+    def evidence(self, Z: Array, runner: Threads) -> RowFacts:
         return self.spectral.evidence(Z, runner)
 
-    def look(self, Z: Array, runner: Threads) -> tuple[Array, Trust]:
+    def look(self, Z: Array, runner: Threads) -> tuple[Array, RowFacts]:
         """Return the embedding by the extension, and the evidence of the spectral model."""
-        values, trust = self.extension.embed(Z, runner), self.spectral.evidence(Z, runner)
+        values, facts = self.extension.embed(Z, runner), self.spectral.evidence(Z, runner)
         beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if len(beyond):
             values[beyond] = self.nearest(np.asarray(Z)[beyond])
-        return values, trust
+        return values, facts
 
     def nearest(self, Z: Array) -> Array:
         return self.spectral.nearest(Z)

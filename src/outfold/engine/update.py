@@ -187,7 +187,9 @@ def _rows_without_landmarks(old: Fit, rows: Source, runner: Threads) -> tuple[Co
     """Return a warning if many new rows are outside the data and the geometry cannot have more landmarks."""
     if not isinstance(rule_of(old).geometry, NearestAnchors):
         return ()
-    outside = sum(int(old.model.evidence(points, runner).flag.sum()) for _, points in rows.blocks(STREAMED_ROWS))
+    lowest = old.model.reference.lowest - old.model.reference.typical
+    blocks = (points for _, points in rows.blocks(STREAMED_ROWS))
+    outside = sum(int((old.model.evidence(points, runner).support < lowest).sum()) for points in blocks)
     if outside <= MOST_OUTSIDE * len(rows):
         return ()
     text = (

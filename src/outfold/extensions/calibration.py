@@ -11,71 +11,49 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 
-from .. import neighbors
 from .._runtime.threads import Threads
 from .._runtime.typing import POSITIVE, Array, Axes
-from ..distances import clip_entries
-from ..neighbors import Search
-from ..trust import Trust
+from ..trust import Judge, RowFacts, Trust
 from .samples import KernelSum, Samples, by_blocks, gaussian
 
 SECOND_OPINION_CENTRES = 128  # centres of the second extension: few, because it has to be cheap
-UNIT_NEIGHBOR = 8  # the local unit is the distance to this neighbour
 CALIBRATION_RIDGE = 1e-3
 SCORE_FLOOR = 1e-12
+Described = TypeVar("Described", bound=RowFacts)
 
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """Distance to the data, residual kernel, and embedding by a second extension, for any point."""
+    """The residual kernel, and the embedding by a second extension, for any point."""
 
-    search: Search
-    unit: Array  # local unit of each training point: the distance to its neighbour `UNIT_NEIGHBOR`
     turn: Array  # (centres, functions): the squares of k(x, .) @ turn sum to k K^-1 k
     opinion: KernelSum  # the second extension
 
     @classmethod
     def of(cls, known: Samples, runner: Threads) -> SecondOpinion:
-        n = len(known.points)
-        search = neighbors.build(known.metric.fit(known.points), "auto")
-        k = min(UNIT_NEIGHBOR, n - 1)
-        lists = search.closest(known.points, k + 1, runner)
-        reach = np.sqrt(lists.squared[lists.ptr[:-1] + k])
-        unit = np.maximum(reach, 0.1 * np.median(reach) + np.finfo(float).tiny)
         found = known.spectrum(known.scales(SECOND_OPINION_CENTRES)[0], SECOND_OPINION_CENTRES, runner)
         opinion = found.model(known, 1 / (found.values + CALIBRATION_RIDGE))
-        return cls(search, unit, found.explain(), opinion)
+        return cls(found.explain(), opinion)
 
-    def facts(self, Z: Array, runner: Threads) -> tuple[Array, Array, Array]:
-        """Return the distance in local units (n,), residual kernel (n,) and second embedding (n, components)."""
+    def add(self, facts: Described, embedding: Array, Z: Array, runner: Threads) -> Described:
+        """Return the facts of rows with the residual kernel and the disagreement about their embedding."""
         distances, mean, (epsilon, coefficients) = self.opinion.distances, self.opinion.mean, self.opinion.levels[0]
 
         def of(points: Array) -> Array:
-            lists = self.search.closest(clip_entries(points), 1, Threads(1))
-            first = lists.ptr[:-1]
-            away = np.sqrt(lists.squared[first]) / self.unit[lists.index[first]]
             seen = gaussian(distances, points, epsilon)
             explained = np.square(seen @ self.turn).sum(axis=1)
-            return np.column_stack([away, np.clip(1 - explained, 0.0, 1.0), seen @ coefficients + mean])
+            return np.column_stack([np.clip(1 - explained, 0.0, 1.0), seen @ coefficients + mean])
 
-        columns = 2 + len(mean)
-        found = by_blocks(of, Z, columns, max(len(self.turn), self.search.row_entries), runner)
-        return found[:, 0], found[:, 1], found[:, 2:]
-
-
-def add_evidence(trust: Trust, embedding: Array, witness: SecondOpinion | None, Z: Array, runner: Threads) -> Trust:
-    """Return the evidence with distance, residual and disagreement of ``witness`` added; unchanged if it is None."""
-    if witness is None:
-        return trust
-    distance, residual, other = witness.facts(Z, runner)
-    return replace(trust, distance=distance, residual=residual, disagreement=np.linalg.norm(other - embedding, axis=1))
+        found = by_blocks(of, Z, 1 + len(mean), len(self.turn), runner)
+        disagreement = np.linalg.norm(found[:, 1:] - embedding, axis=1)
+        return replace(facts, residual=found[:, 0], disagreement=disagreement)
 
 
-def _features(trust: Trust) -> Array:
+def _features(trust: RowFacts) -> Array:
     """Return the facts from which log errors are predicted, (n, 1) or (n, 4)."""
     columns = [np.maximum(trust.support, -50.0)]
     if trust.distance is not None and trust.residual is not None and trust.disagreement is not None:
@@ -94,9 +72,10 @@ class Calibration:
     slopes: Annotated[Array, Axes("f")]
     scores: Annotated[Array, Axes("s")]
     effective: Annotated[float, POSITIVE]  # effective number of independent rows: errors in one fold are correlated
+    judge: Judge | None = None  # by all facts, of held-out rows; None: a file of 0.1.0
 
     @classmethod
-    def of(cls, held: Iterable[tuple[Trust, Array]]) -> Calibration:
+    def of(cls, held: Iterable[tuple[Trust, Array]], judge: Judge | None = None) -> Calibration:
         """Fit to the evidence and the errors of held-out rows, fold by fold. Rows outside the data are left out."""
         parts = [(_features(trust)[~trust.flag], error[~trust.flag]) for trust, error in held]
         facts, errors = np.vstack([f for f, _ in parts]), np.concatenate([e for _, e in parts])
@@ -116,7 +95,13 @@ class Calibration:
         scores = shrink * errors / np.exp((facts - centre) @ slopes)
         effective = _effective(np.log(np.maximum(scores, floor)), [len(e) for _, e in parts])
         return cls(
-            lowest=lowest, highest=highest, centre=centre, slopes=slopes, scores=np.sort(scores), effective=effective
+            lowest=lowest,
+            highest=highest,
+            centre=centre,
+            slopes=slopes,
+            scores=np.sort(scores),
+            effective=effective,
+            judge=judge,
         )
 
     def radius(self, trust: Trust, coverage: float) -> Array:

@@ -14,7 +14,7 @@ from .._runtime.threads import Threads, blas_threads, row_blocks
 from .._runtime.typing import CACHE, NAN, Array, Axes
 from ..distances import Distances, Metric
 from ..operators.operator import RowRule
-from ..trust import Trust
+from ..trust import Reference, RowFacts
 
 KERNEL_SUM_CENTRES = 1000  # most centres of a kernel sum
 SPECTRUM_POINTS = 5  # a kernel sum is fitted to at most this number of points per centre
@@ -45,9 +45,9 @@ class FittedExtension(Protocol):
 class Model(FittedExtension, Protocol):
     """A fitted model: it embeds any points and says how well the training data supports them."""
 
-    def evidence(self, Z: Array, runner: Threads) -> Trust: ...
+    def evidence(self, Z: Array, runner: Threads) -> RowFacts: ...
 
-    def look(self, Z: Array, runner: Threads) -> tuple[Array, Trust]:
+    def look(self, Z: Array, runner: Threads) -> tuple[Array, RowFacts]:
         """Return embedding and evidence from one pass over the points."""
         ...
 
@@ -66,6 +66,9 @@ class RowModel(Model, Protocol):
 
         @property
         def basis(self) -> Array: ...
+
+        @property
+        def reference(self) -> Reference: ...
 
         @property
         def places(self) -> Array:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -36,9 +36,9 @@ from .._loops import csr, selection
 from .._runtime.threads import Threads
 from .._runtime.typing import POSITIVE, Array, Axes, Interval
 from ..data.weights import weighted_quantile
-from ..distances import LARGEST_ENTRY, SearchedDistances, clip_entries
+from ..distances import LARGEST_ENTRY, GivenTable, SearchedDistances, clip_entries
 from ..neighbors import Lists, Search
-from ..trust import LOG_FLOOR, Reference
+from ..trust import LOG_FLOOR, Isolation, Reference
 from .bridges import add_bridges
 from .drawing import unit_floor
 from .protocols import Geometry
@@ -55,6 +55,15 @@ class Shared:
     unit: Array
 
 
+class Seen(NamedTuple):
+    """How rows see their nearest anchors."""
+
+    values: csr_array  # squared distances in local units
+    unit: Array  # local scale of each row
+    log_mass: Array
+    surroundings: Array | None  # (rows, 2): isolation and distance
+
+
 @dataclass(frozen=True, kw_only=True)
 class NearestAnchors(Geometry):
     """Squared distances of a point to its ``k`` nearest anchors, in local units."""
@@ -69,6 +78,7 @@ class NearestAnchors(Geometry):
     tapers: bool = False  # whether weights fall to nearly 0 at the last neighbour
     # CSR: edges that join components, with the cap of their squared length.
     bridges: Annotated[csr_array | None, Axes("n n")] = None
+    isolation: Annotated[Isolation | None, Axes("n")] = None  # if the anchors are the training rows
 
     @classmethod
     def fit(
@@ -84,8 +94,8 @@ class NearestAnchors(Geometry):
         floor = unit_floor(shared.unit, counted)
         shared = replace(shared, unit=np.maximum(shared.unit, floor))
         graph = replace(graph, unit=shared.unit, floor=floor)
-        lonely, whole = (graph.log_mass(shared.lists, without) for without in (True, False))
-        reference = Reference.of(np.maximum(lonely, LOG_FLOOR), whole, measure)
+        lonely = graph.log_mass(shared.lists, without_self=True)
+        reference = Reference.of(np.maximum(lonely, LOG_FLOOR), measure)
         return graph, shared, reference
 
     @property
@@ -203,18 +213,32 @@ class NearestAnchors(Geometry):
             sums = np.add.reduceat(np.exp(logs - np.repeat(largest, np.diff(lists.ptr))), lists.ptr[:-1])
             return np.where(np.isfinite(largest), largest + np.log(sums), -np.inf)
 
-    def look(self, Z: Array) -> tuple[csr_array, Array, Array]:
-        """Return the values of ``cross``, the local scale of each row, and its log mass."""
+    def with_isolation(self, shared: Shared, measure: Array) -> NearestAnchors:
+        """Return the geometry with the isolation of its anchors, which are the training rows."""
+        lists = shared.lists
+        return replace(self, isolation=Isolation.of(lists.ptr, lists.index, lists.squared, measure))
+
+    @property
+    def training_rows(self) -> tuple[Isolation, Array] | None:
+        if self.isolation is None:
+            return None
+        given = isinstance(self.distances, GivenTable)
+        return self.isolation, np.empty((0, 0)) if given else self.anchors[self.isolation.sample]
+
+    def look(self, Z: Array) -> Seen:
+        """Return the values of ``cross``, and the facts of each row that follow from its neighbours."""
         shared = self.select(Z, Threads(1))
         out, beyond = self.scale(shared), np.abs(Z).max(axis=1) > LARGEST_ENTRY
         if beyond.any():  # rows whose squares overflow have no edges
             keep = ~np.repeat(beyond, np.diff(out.indptr))
             ptr = np.append(0, np.cumsum(np.where(beyond, 0, np.diff(out.indptr))))
             out = csr_array((out.data[keep], out.indices[keep], ptr), shape=out.shape)
-        return out, shared.unit, np.where(beyond, -np.inf, self.log_mass(shared.lists))
+        lists = shared.lists
+        facts = None if self.isolation is None else self.isolation.facts(lists.ptr, lists.index, lists.squared)
+        return Seen(out, shared.unit, np.where(beyond, -np.inf, self.log_mass(lists)), facts)
 
     def cross(self, Z: Array) -> csr_array:
-        return self.look(Z)[0]
+        return self.look(Z).values
 
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)

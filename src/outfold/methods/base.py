@@ -33,11 +33,12 @@ from ..engine.fit import Fit, Recipe, extend_fit, fit_recipe
 from ..engine.inverse import InverseModel
 from ..engine.report import Report
 from ..exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
-from ..extensions import Auto, Nystrom, calibration
-from ..extensions.calibration import Calibration, SecondOpinion
+from ..extensions import Auto, Nystrom
+from ..extensions.calibration import SecondOpinion
+from ..extensions.domain import Domain, TrainingSample
 from ..extensions.samples import Extension, Model, Samples
 from ..landmarks import AllRows
-from ..trust import Trust
+from ..trust import LEVEL, RowFacts, Trust
 from . import parameters
 from .declaration import estimator
 from .parameters import ExtensionChoice, Specification
@@ -162,6 +163,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         "report_": "Report Encoded",
         "embedding_": "[r c]; optional; rows",
         "calibration_": "Calibration; optional",
+        "_training_sample": "TrainingSample None; optional",
         "_way_back": "WayBack; optional",
     }
     _needs_positive = True  # precomputed values must not be negative
@@ -257,8 +259,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         return source, np.dtype(float)
 
     def _adopt(self, found: Fit, dtype: np.dtype[Any]) -> None:
-        for name in ("_way_back", "_witness", "calibration_"):  # caches of an earlier fit
+        for name in ("_way_back", "_witness", "_judges", "calibration_"):  # caches of an earlier fit
             self.__dict__.pop(name, None)
+        self._training_sample: TrainingSample | None = found.sample
         self.model_ = found.model
         self.report_ = found.report
         self.eigenvalues_ = found.eigenvalues
@@ -305,18 +308,17 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             raise ValueError("return_trust=True is for rows in memory: call trust on blocks of what is streamed.")
         if source is not None or out is not None:
             return self._transform_blocks(source, X, on_far, out)
-        Z, embedding, trust = self._embed_rows(X, on_far)
-        if return_trust:
-            return embedding.astype(Z.dtype, copy=False), self._add_evidence(Z, embedding, trust)
-        return embedding.astype(Z.dtype, copy=False)
+        Z, embedding, facts = self._embed_rows(X)
+        trust = self._add_evidence(Z, embedding, self._judge(Z, embedding, facts)) if return_trust else None
+        if on_far != "keep":
+            self._answer_far(on_far, Z, embedding, trust or self._judge(Z, embedding, facts))
+        embedding = embedding.astype(Z.dtype, copy=False)
+        return embedding if trust is None else (embedding, trust)
 
-    def _embed_rows(self, X: Data, on_far: str, start: int = 0) -> tuple[Array, Array, Trust]:
-        """Return the checked rows, their embedding and their trust; messages count rows from ``start``."""
+    def _embed_rows(self, X: Data) -> tuple[Array, Array, RowFacts]:
+        """Return the checked rows, their embedding, and the facts about them that the model knows."""
         Z = self._validate(X, reset=False)
-        embedding, trust = self.model_.look(Z, self._runner())
-        if on_far != "keep" and trust.flag.any():
-            self._answer_far(on_far, Z, embedding, trust, start)
-        return Z, embedding, trust
+        return Z, *self.model_.look(Z, self._runner())
 
     def _collection(self, X: Data) -> Collection | None:
         found = super()._collection(X)
@@ -348,14 +350,16 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         with writers.open_writer(out, shape, dtype, list(self.get_feature_names_out())) as write:
             bar = self._runner().bar("embedding", len(rows))
             for block, points in rows.blocks(STREAMED_ROWS):
-                embedding, trust = self.model_.look(points, Threads(self.n_jobs))
-                if on_far in ("nan", "raise", "nearest") and trust.flag.any():
-                    self._answer_far(on_far, points, embedding, trust, block.start)
-                flags.append(trust.flag)
+                embedding, facts = self.model_.look(points, Threads(self.n_jobs))
+                if on_far != "keep":
+                    trust = self._judge(points, embedding, facts)
+                    flags.append(trust.flag)
+                    if on_far != "warn":
+                        self._answer_far(on_far, points, embedding, trust, block.start)
                 write(block, embedding.astype(dtype, copy=False))
                 bar.update(len(points))
             bar.close()
-        flag = np.concatenate(flags)
+        flag = np.concatenate(flags) if flags else np.zeros(len(rows), bool)
         if on_far == "warn" and flag.any():
             self._warn_far(int(flag.sum()), len(flag), f"the first is row {flag.argmax()}", 5)
         return out
@@ -376,30 +380,70 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
 
     # -- trust -----------------------------------------------------------------------------
 
-    def trust(self, X: Data, *, coverage: float = 0.9) -> Trust:
+    def trust(self, X: Data, *, coverage: float = 0.9, level: float = LEVEL) -> Trust:
         """Return evidence on how reliable ``transform(X)`` is.
 
-        The arrays have one entry per row: ``support`` (log kernel mass relative to a typical training row), ``flag``
-        (outside the data), ``distance`` (to the nearest training point, relative to the distance between neighbours),
-        ``residual`` (the part of the row that the kernel of the training points does not explain, 0 to 1),
-        ``disagreement`` (the distance to the embedding by a second extension) and, after ``calibrate``, ``error``: an
-        error radius. With probability ``coverage`` it contains the coordinates that a fit with the row among the
-        training data would give, aligned over the training data.
+        The arrays have one entry per row. ``p_value`` is the share of rows of the training data that are at least as
+        strange, ``score`` how strange the row is, and ``flag`` is ``p_value < level``: the row is outside the training
+        data. The score is a maximum over facts: ``isolation`` (distance to the nearest training rows, relative to the
+        distances between those), ``amplitude`` and ``remainder`` (length inside and outside the leading principal
+        axes, 1 for a typical row) and, after ``calibrate``, ``support`` (log kernel mass relative to a typical training
+        row), ``residual`` (the part of the row that the kernel of the training points does not explain, 0 to 1) and
+        ``disagreement`` (the distance to the embedding by a second extension). ``distance`` is that to the nearest
+        training row, relative to the distance between neighbours. ``error``, after ``calibrate``, is an error radius.
+        With probability ``coverage`` it contains the coordinates that a fit with the row among the training data would
+        give, aligned over the training data; it is infinite for rows that are flagged.
 
         For a Dask array the arrays are lazy; for a Dask DataFrame, a lazy DataFrame of them is returned.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features), or (n, n_anchors) if precomputed
+        coverage : float in (0, 1]
+        level : float in (0, 1)
+            Share of rows like the training rows that are flagged.
         """
         coverage = parameters.number("coverage", coverage, low=0.0, high=1.0, open_low=True)
+        level = parameters.number("level", level, low=0.0, high=1.0)
         check_is_fitted(self)
         if (there := self._collection(X)) is not None:
-            lazy: Trust = there.transform(self, X, trust=True, coverage=coverage)
+            lazy: Trust = there.transform(self, X, trust=True, coverage=coverage, level=level)
             return lazy
-        return self._add_evidence(*self._embed_rows(X, "keep"), coverage)
+        Z, embedding, facts = self._embed_rows(X)
+        return self._add_evidence(Z, embedding, self._judge(Z, embedding, facts, level), coverage)
+
+    def _judge(self, Z: Array, embedding: Array, facts: RowFacts, level: float = LEVEL) -> Trust:
+        """Return the facts that decide about the rows, and the verdict."""
+        domain, runner = self._domain(), self._runner()
+        facts = domain.add(facts, Z, runner)
+        judge = getattr(self, "calibration_", None) and self.calibration_.judge
+        if judge is None:
+            return domain.judge.judge(facts, level)
+        opinion = self._second_opinion()
+        return judge.judge(facts if opinion is None else opinion.add(facts, embedding, Z, runner), level)
 
     def _add_evidence(self, Z: Array, embedding: Array, trust: Trust, coverage: float = 0.9) -> Trust:
-        trust = calibration.add_evidence(trust, embedding, self._second_opinion(), Z, self._runner())
+        """Return the trust with the facts that do not decide, and the error radius of a calibrated model."""
+        opinion = self._second_opinion()
+        if opinion is not None and trust.residual is None:
+            trust = opinion.add(trust, embedding, Z, self._runner())
         if not hasattr(self, "calibration_"):
             return trust
         return replace(trust, error=self.calibration_.radius(trust, coverage))
+
+    def _domain(self) -> Domain:
+        """Return what rows are compared with, found on first use."""
+        if "_judges" not in self.__dict__:
+            self._judges = self._find_domain()
+            ownership.freeze(self._judges)
+        return self._judges
+
+    def _find_domain(self) -> Domain:
+        sample = getattr(self, "_training_sample", None)
+        if sample is None and self._precomputed_parameter() is None:
+            sample = TrainingSample.of(np.asarray(self.landmarks_), self._anchor_measure)
+        model: Any = self.model_
+        return Domain.of_model(model, sample, self._fitted_recipe.view.feature_metric, self._runner())
 
     def _second_opinion(self) -> SecondOpinion | None:
         """Return the second extension, fitted on first use; None for a precomputed matrix."""
@@ -454,7 +498,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         extension = self._chosen_extension()
         epsilon = self.report_.epsilon if X is None or len(source) == self.report_.n_samples else np.nan
         sample, recipe = cross_fit.fit_sample(source, measure, recipe, rows, len(self.eigenvalues_), epsilon, runner)
-        self.calibration_ = Calibration.of(cross_fit.hold_out(sample, recipe, extension, folds, runner))
+        self.calibration_ = cross_fit.calibrate(sample, recipe, extension, folds, runner)
         ownership.freeze(self.calibration_)
         return self
 
@@ -519,7 +563,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
 
     def _answer_far(self, on_far: str, Z: Array, embedding: Array, trust: Trust, start: int = 0) -> None:
         far = np.flatnonzero(trust.flag)
-        first = f"the first is row {start + far[0]}, support {trust.support[far[0]]:.3g}"
+        if not len(far):
+            return
+        first = f"the first is row {start + far[0]}, p-value {trust.p_value[far[0]]:.2g}"
         if on_far == "raise":
             raise FarPointsError(
                 f"{len(far)} of {len(Z)} rows lie outside the training data ({first}). Pass on_far='warn', 'nan' or "

@@ -6,18 +6,25 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from .. import neighbors
+from .._runtime import ownership
 from .._runtime.threads import Threads
-from .._runtime.typing import Array, Axes, Data, Seed
+from .._runtime.typing import Array, Axes, Data, Seed, Weights
+from ..data.weights import measure_on
 from ..distances import Metric, clip_entries
 from ..engine.fit import Recipe
 from ..engine.inverse import InverseModel
-from ..extensions.samples import FittedExtension, Model, Samples, by_blocks
+from ..extensions.alignment import Alignment
+from ..extensions.calibration import Calibration, SecondOpinion
+from ..extensions.domain import Domain, TrainingSample
+from ..extensions.samples import SEED, FittedExtension, Model, Samples, by_blocks
+from ..landmarks import AtMost
 from ..neighbors import Search
 from ..neural import Network, Training
-from ..trust import Nearness, Reference, Trust
+from ..trust import ALL_FACTS, Judge, Nearness, Reference, RowFacts
 from . import parameters
 from .base import SpectralEstimator
 from .declaration import After, estimator
@@ -65,17 +72,17 @@ class NetworkModel(Model):
     def embed(self, Z: Array, runner: Threads) -> Array:
         return self.look(Z, runner)[0]
 
-    def evidence(self, Z: Array, runner: Threads) -> Trust:
+    def evidence(self, Z: Array, runner: Threads) -> RowFacts:
         return self.look(Z, runner)[1]
 
-    def look(self, Z: Array, runner: Threads) -> tuple[Array, Trust]:
-        """Return embedding and trust; an embedding that overflows is replaced by that of the nearest sample row."""
+    def look(self, Z: Array, runner: Threads) -> tuple[Array, RowFacts]:
+        """Return embedding and facts; an embedding that overflows is replaced by that of the nearest sample row."""
         values = self.encoder.embed(Z, runner)
         _, squared = self.sentinel.look(Z, runner)
         beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if len(beyond):
             values[beyond] = self.nearest(np.asarray(Z)[beyond])
-        return values, self.sentinel.reference.judge(self.sentinel.nearness.log_mass(squared))
+        return values, self.sentinel.reference.facts(self.sentinel.nearness.log_mass(squared))
 
     def nearest(self, Z: Array) -> Array:
         """Return the embedding of the nearest row of the sample."""
@@ -125,16 +132,67 @@ class NetworkEstimator(NetworkAttributes):
             "long it takes is found out by training. Ask the method it follows instead."
         )
 
-    def calibrate(self, X: Data | None = None, **options: object) -> Self:
-        """Raise ValueError: a network stores no training rows to hold out. See ``report_`` and ``history_`` instead."""
-        raise ValueError(
-            f"{type(self).__name__} keeps no training rows to hold out. Calibrate the spectral method with "
-            "extension='net' instead; trust(X) tells support, distance, residual and disagreement."
-        )
+    def calibrate(
+        self, X: Data | None = None, *, sample_weight: Weights = None, folds: int = 5, rows: int = DOMAIN_ROWS
+    ) -> Self:
+        """Estimate the errors from held-out rows; ``trust`` then judges by all facts and returns ``error``.
+
+        Trains a network on the rows without each fold, and compares its embedding of the fold, aligned over the other
+        rows, with that of this network. This takes ``folds`` trainings.
+
+        Parameters
+        ----------
+        X : the training rows, or a sample of them, as in ``fit``
+            None: the sample of training rows that the model stores, at most 2000.
+        sample_weight : array, optional
+            Weights of the rows of X, as in ``fit``.
+        folds : int
+        rows : int
+            A random sample of ``rows`` rows is used if there are more.
+        """
+        check_is_fitted(self)
+        folds, rows = parameters.count("folds", folds, low=2), parameters.count("rows", rows, low=20)
+        if X is None and sample_weight is not None:
+            raise ValueError("sample_weight belongs to the rows of X; without X those of the fit are used.")
+        known = self.model_.sentinel.known
+        points, measure = known.points, known.measure
+        if X is not None:
+            source = self._open_given_rows(X)
+            drawn = AtMost(rows).select(source, measure_on(source, sample_weight), np.random.default_rng(SEED))
+            points, measure = drawn.points, drawn.measure
+        label = np.random.default_rng(SEED).permutation(len(points)) % folds
+        target, runner = self.model_.embed(points, self._runner()), self._runner()
+        held = [self._hold_out(points, measure, target, label == fold, runner) for fold in range(folds)]
+        weight = np.concatenate([measure[label == fold] for fold in range(folds)])
+        judge = Judge.of(RowFacts.join([facts for facts, _ in held]), ALL_FACTS, weight)
+        self.calibration_ = Calibration.of([(judge.judge(facts), errors) for facts, errors in held], judge)
+        ownership.freeze(self.calibration_)
+        return self
+
+    def _hold_out(
+        self, points: Array, measure: Array, target: Array, held: Array, runner: Threads
+    ) -> tuple[RowFacts, Array]:
+        """Return facts and errors of the rows ``held`` by a network that is trained on the others."""
+        fold: Self = clone(self)
+        fold._fit(points[~held], measure[~held])
+        Z, embedding, facts = fold._embed_rows(points[held])
+        facts = fold._second_opinion().add(fold._domain().add(facts, Z, runner), embedding, Z, runner)
+        motion = Alignment.of(fold.model_.embed(points[~held], runner), target[~held], rescale=False)
+        return facts, np.linalg.norm(motion(embedding) - target[held], axis=1)
+
+    def _find_domain(self) -> Domain:
+        known = self.model_.sentinel.known
+        return Domain.of(TrainingSample.of(known.points, known.measure), Metric(), self._runner())
+
+    def _second_opinion(self) -> SecondOpinion:
+        opinion = super()._second_opinion()
+        assert opinion is not None  # there are features
+        return opinion
 
     def _adopt_network(self, encoder: Network, points: Array, measure: Array, runner: Threads) -> Array:
         """Store an encoder with its sample, and return its embedding of the points."""
-        self.__dict__.pop("_witness", None)
+        for name in ("_witness", "_judges", "calibration_"):  # caches of an earlier fit
+            self.__dict__.pop(name, None)
         places = encoder.embed(points, runner)
         sentinel = DomainGuard.of(Samples.of(points, places, measure), runner)
         self.model_ = NetworkModel(encoder, sentinel)

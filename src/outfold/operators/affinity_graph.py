@@ -138,7 +138,7 @@ class Affinities(Eigenproblem):
         seen = measured
         if witness is not None and not isinstance(measured, np.ndarray):  # a dense graph needs no witness
             seen = csr_array((witness, measured.indices, measured.indptr), measured.shape)
-        reference = Reference.of(log_mass_without_self(seen, measure), np.log(seen @ measure), measure)
+        reference = Reference.of(log_mass_without_self(seen, measure), measure)
         degree = float(len(measure)) if isinstance(measured, np.ndarray) else measured.nnz / len(measure)
         return graph, *self.normalization.normalize(measured, measure, graph, kernel), reference, degree
 

@@ -30,7 +30,7 @@ from ..data.sources import Source
 from ..distances import Distances, Metric
 from ..graphs.drawing import unit_floor
 from ..graphs.pair_statistics import table_kth
-from ..landmarks import Anchors
+from ..landmarks import Anchors, holds_every_row
 from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
 from . import _smacof, spectrum
 from ._smacof import Layout
@@ -304,7 +304,7 @@ class HeatPotential(Eigenproblem):
         seen = _join(list(runner.map(lambda b: geometry.look(points[b]), blocks, "kernel")))
         logs = -0.5 * seen.squared / geometry.units[seen.index]
         K, near = (csr_array((np.exp(v), seen.index, seen.ptr), (n, n)) for v in (seen.log_weight, logs))
-        reference = Reference.of(log_mass_without_self(near, measure), np.log(near @ measure), measure)
+        reference = Reference.of(log_mass_without_self(near, measure), measure)
         return K, reference, K.nnz / n
 
     def _through(
@@ -314,7 +314,7 @@ class HeatPotential(Eigenproblem):
         look = LandmarkWalk(geometry, every := 1 + len(rows) // SAMPLED_ROWS)
         block = block_rows(geometry.row_entries)
         passed = rows.reduce(look, WalkSums.join, measure=measure, runner=runner, title="landmarks", block=block)
-        reference = Reference.of(passed.log_mass, np.array([passed.least]), measure[::every])
+        reference = Reference.of(passed.log_mass, measure[::every])
         return passed.table, reference, passed.entries / len(rows)
 
     def _place(self, operator: MarkovOperator, anchors: Anchors, needed: int, runner: Threads) -> Placement:
@@ -358,11 +358,6 @@ class HeatPotential(Eigenproblem):
             f"{self.neighbours}) or lower decay (now {self.decay:g})."
         )
         return [Concern(Importance.PIECES, text)]
-
-
-def holds_every_row(anchors: Anchors, measure: Array) -> bool:
-    """Return whether the anchors are all training rows, not a selection."""
-    return anchors.index is not None and bool(np.isclose(anchors.measure.sum(), measure.sum(), rtol=1e-9))
 
 
 def check_tables(n: int) -> None:

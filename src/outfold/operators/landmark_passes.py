@@ -229,9 +229,9 @@ class Passes(ABC):
             kept = {"next": np.array(block.stop), "landmarks": np.array(count), **asdict(sums)}
             self.checkpoint.keep("first pass", kept, done=block.stop == len(self.rows))
         weight = self.measure[::every]
-        reference = Reference.of(sums.log_mass, np.array([sums.least]), weight)
-        hundredth = Reference.of(sums.log_mass, np.array([np.inf]), weight).lowest
-        self.low = max(reference.lowest, min(hundredth, reference.typical + LITTLE_SUPPORT))
+        reference = Reference.of(sums.log_mass, weight)
+        least = min(reference.lowest, sums.least - 1e-9)  # below every row
+        self.low = max(least, min(reference.lowest, reference.typical + LITTLE_SUPPORT))
         return sums.seen, reference, float(sums.entries) / len(self.rows)
 
     def first_sums(self, every: int, start: int, offset: int = 0) -> Iterator[tuple[slice, Sums]]:

@@ -10,6 +10,7 @@ import numpy as np
 from .._runtime.typing import Array, Axes, Matrix
 from ..graphs import components
 from ..graphs.protocols import FittedKernel, Geometry
+from ..trust import Isolation
 from .expansion import EigenPairs, Expansion, SmallEndKernel, by_blocks, number_rows
 from .markov import GraphNormalization, MarkovRule, affinities
 from .operator import LaplacianOperator, Operator, RowRule, Rows, add_to_diagonal, links, scale_both_sides
@@ -31,6 +32,10 @@ class LaplacianRule(RowRule):
     @property
     def geometry(self) -> Geometry:
         return self.markov.geometry
+
+    @property
+    def training_rows(self) -> tuple[Isolation, Array] | None:
+        return self.markov.training_rows
 
     @property
     def row_entries(self) -> int:

@@ -212,7 +212,7 @@ class LowRankDiffusion(Eigenproblem):
             operator=operator,
             normalization=LowRankMarkov(power=self.power, factor=factor, degree=found.degree, reach=reach),
             rule=LowRankRule(geometry, kernel, found.degrees, least),
-            reference=Reference.of(log_mass, log_mass, measure[there]),
+            reference=Reference.of(log_mass, measure[there]),
             edges=f"all landmarks, {len(kept)} of {asked} independent",
             degree=float(len(kept)),
             bandwidth=kernel.bandwidth,

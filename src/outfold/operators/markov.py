@@ -21,7 +21,7 @@ from .._runtime.typing import POSITIVE, Array, Axes, Matrix, Sparse
 from ..graphs import components
 from ..graphs.nearest import NearestAnchors
 from ..graphs.protocols import FittedKernel, Geometry, Graph
-from ..trust import LOG_FLOOR
+from ..trust import LOG_FLOOR, Isolation
 from .directions import LOOKED
 from .expansion import EigenPairs, Expansion, by_blocks
 from .operator import (
@@ -71,6 +71,10 @@ class MarkovRule(RowRule):
             log_total=float(np.log(total)),
         )
 
+    @property
+    def training_rows(self) -> tuple[Isolation, Array] | None:
+        return self.geometry.training_rows if isinstance(self.geometry, NearestAnchors) else None
+
     def nearest(self, Z: Array) -> Array:
         return self.geometry.nearest(Z)
 
@@ -82,8 +86,8 @@ class MarkovRule(RowRule):
 
     def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
         if measured is None and isinstance(self.geometry, NearestAnchors):
-            values, _, log_mass = self.geometry.look(Z)
-            return replace(self._sparse(Z, values), log_mass=log_mass)
+            near = self.geometry.look(Z)
+            return replace(self._sparse(Z, near.values), log_mass=near.log_mass, surroundings=near.surroundings)
         seen = self.geometry.cross(Z) if measured is None else measured
         return self._dense(Z, seen) if isinstance(seen, np.ndarray) else self._sparse(Z, seen)
 
@@ -147,6 +151,10 @@ class CanonicalRule(RowRule):
     @property
     def roots(self) -> Array:
         return self.root
+
+    @property
+    def training_rows(self) -> tuple[Isolation, Array] | None:
+        return self.markov.training_rows
 
     def nearest(self, Z: Array) -> Array:
         return self.markov.nearest(Z)

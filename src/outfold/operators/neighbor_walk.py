@@ -34,7 +34,7 @@ from ..graphs.bridges import bridge_lengths
 from ..graphs.local_dimension import dimension_of_lists
 from ..graphs.nearest import NearestAnchors, Shared
 from ..kernels import GaussianKernel
-from ..landmarks import Anchors, along_the_tree, given_columns
+from ..landmarks import Anchors, along_the_tree, given_columns, holds_every_row
 from ..neighbors.faiss import NeighborsTransformer
 from .affinity_graph import disconnected_note, largest_component
 from .concerns import Concern, Importance
@@ -180,6 +180,8 @@ class NeighborWalk(Eigenproblem):
         geometry, shared, reference = NearestAnchors.fit(
             search, anchors.measure, k, local, runner, epsilon=self.epsilon, tapers=self.tapers
         )
+        if holds_every_row(anchors, measure):
+            geometry = geometry.with_isolation(shared, anchors.measure)
         measured = geometry.scale(shared)
         if dimension is None:
             dimension = dimension_of_lists(shared.lists, geometry.counted, k)

@@ -14,6 +14,7 @@ from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array, Matrix, Sparse
 from ..graphs import components
 from ..graphs.components import Components
+from ..trust import Isolation
 from .spectrum import spectral_dimension
 
 DENSE_SOLVER_UP_TO = 1000  # anchors up to which the dense solver is chosen
@@ -33,6 +34,7 @@ class Rows:
     weights: Product  # (r, n)
     log_degree: Array  # (r,), log sum_j m_j w(x, x_j)
     log_mass: Array  # (r,), the support: log_degree, or with weights that decrease with distance if w does not
+    surroundings: Array | None = None  # (r, 2): isolation and distance, if the rule knows the nearest training rows
     divisor: Array | None = None  # (r, components) or (r, 1): divides the products; None: 1
     centre: Array | None = None  # (n,): subtracted from every row of weights
     measure: Array | None = None  # (n,): multiplies every row
@@ -296,6 +298,14 @@ class RowRule(Protocol):
     @property
     def roots(self) -> Array | None:
         """Factors of basis * scale at the anchors, (n,); None: 1."""
+        return None
+
+    @property
+    def training_rows(self) -> tuple[Isolation, Array] | None:
+        """The isolation of the training rows and a sample of them, if ``rows`` has that of any row; None: it has not.
+
+        Rows of a precomputed matrix have no sample: it is empty then.
+        """
         return None
 
     def at(self, eigenvalues: Array) -> RowRule:

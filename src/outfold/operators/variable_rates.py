@@ -33,6 +33,7 @@ from ..graphs.local_dimension import dimension_by_search
 from ..graphs.nearest import NearestAnchors
 from ..graphs.protocols import Geometry
 from ..neighbors import Search
+from ..trust import Isolation
 from .concerns import Concern, Importance
 from .directions import LOOKED
 from .markov import MarkovRule
@@ -78,6 +79,10 @@ class RateRule(RowRule):
         return self.markov.geometry
 
     @property
+    def training_rows(self) -> tuple[Isolation, Array] | None:
+        return self.markov.training_rows
+
+    @property
     def row_entries(self) -> int:
         return self.markov.row_entries
 
@@ -100,10 +105,11 @@ class RateRule(RowRule):
 
     def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
         assert isinstance(self.geometry, NearestAnchors)
-        measured, unit, log_mass = self.geometry.look(Z)
-        rows = replace(self.markov.rows(Z, measured), log_mass=log_mass)
+        near = self.geometry.look(Z)
+        markov = self.markov.rows(Z, near.values)
+        rows = replace(markov, log_mass=near.log_mass, surroundings=near.surroundings)
         with np.errstate(over="ignore"):
-            slow = np.clip(self.pace * np.square(unit), self.least, self.cap)
+            slow = np.clip(self.pace * np.square(near.unit), self.least, self.cap)
         return rows.divide(1 - slow[:, None] * self.rates)
 
 

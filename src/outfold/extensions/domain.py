@@ -1,0 +1,104 @@
+"""Where the training data lie: a sample of the training rows, which any row is compared with, whatever the method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+
+from .. import neighbors
+from .._runtime.threads import Threads
+from .._runtime.typing import NAN, Array, Axes
+from ..data.places import find_places
+from ..distances import Metric, clip_entries
+from ..neighbors import Search
+from ..trust import NEIGHBORS, REFERENCE_ROWS, Isolation, Judge, PrincipalAxes, Reference, RowFacts
+from .samples import SEED, RowModel, by_blocks
+
+HONEST_FACTS = ("isolation", "amplitude", "remainder")  # known of a training row as if it were absent, without a fit
+
+
+@dataclass(frozen=True)
+class TrainingSample:
+    """Distinct training rows and their measure: all of them, or a random sample."""
+
+    points: Annotated[Array, Axes("m d"), NAN]
+    measure: Annotated[Array, Axes("m")]
+
+    @classmethod
+    def of(cls, points: Array, measure: Array) -> TrainingSample:
+        """Return at most ``REFERENCE_ROWS`` distinct rows; equal rows are one, with the sum of their measures."""
+        places = find_places(points)
+        if places is not None:
+            points, measure = points[places.first], places.mass(measure)
+        if len(points) > REFERENCE_ROWS:
+            some = np.sort(np.random.default_rng(SEED).choice(len(points), REFERENCE_ROWS, replace=False))
+            points, measure = points[some], measure[some]
+        return cls(np.asarray(points, dtype=float), np.asarray(measure, dtype=float))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain:
+    """What rows are compared with, and the judge by the facts that follow from it."""
+
+    search: Search | None  # over the sample; None: the model knows the isolation of a row, or there are no features
+    isolation: Isolation | None
+    axes: PrincipalAxes | None
+    judge: Judge
+
+    @classmethod
+    def of_model(cls, model: RowModel, sample: TrainingSample | None, metric: Metric | None, runner: Threads) -> Domain:
+        """Return the domain of a fitted model; ``sample`` is None if its matrix is precomputed."""
+        known = model.rule.training_rows
+        if known is not None:
+            return cls._judged(None, *known)
+        return cls.of_support(model.reference) if sample is None else cls.of(sample, metric or Metric(), runner)
+
+    @classmethod
+    def of(cls, sample: TrainingSample, metric: Metric, runner: Threads) -> Domain:
+        """Return the domain of a sample, in the metric of the method."""
+        points = sample.points
+        search = neighbors.build(metric.fit(points), "auto")
+        lists = search.closest(points, min(NEIGHBORS + 1, len(points)), runner)
+        isolation = Isolation.of(lists.ptr, lists.index, lists.squared, sample.measure)
+        return cls._judged(search, isolation, points[isolation.sample])
+
+    @classmethod
+    def of_support(cls, reference: Reference) -> Domain:
+        """Return the domain of a precomputed matrix: rows are judged by their support."""
+        return cls(search=None, isolation=None, axes=None, judge=reference.judge())
+
+    @classmethod
+    def _judged(cls, search: Search | None, isolation: Isolation, points: Array) -> Domain:
+        axes = PrincipalAxes.of(points) if len(points) else None
+        facts = RowFacts(support=np.zeros(len(isolation.alone)), isolation=np.exp(isolation.alone))
+        if axes is not None:
+            amplitude, remainder = axes.without_self(*axes.facts(points))
+            facts = replace(facts, amplitude=amplitude, remainder=remainder)
+        judge = Judge.of(facts, HONEST_FACTS, isolation.weight)
+        return cls(search=search, isolation=isolation, axes=axes, judge=judge)
+
+    def add(self, facts: RowFacts, Z: Array, runner: Threads) -> RowFacts:
+        """Return the facts of rows with those of the domain."""
+        if self.search is not None and self.isolation is not None:
+            facts = self._add_isolation(facts, Z, self.search, self.isolation, runner)
+        if self.axes is None:
+            return facts
+        axes = self.axes
+
+        def of(points: Array) -> Array:
+            amplitude, remainder = axes.facts(points)
+            return np.column_stack([amplitude, np.ones(len(points)) if remainder is None else remainder])
+
+        found = by_blocks(of, Z, 2, axes.axes.shape[0], runner)
+        return replace(facts, amplitude=found[:, 0], remainder=None if axes.rest is None else found[:, 1])
+
+    @staticmethod
+    def _add_isolation(facts: RowFacts, Z: Array, search: Search, isolation: Isolation, runner: Threads) -> RowFacts:
+        def of(points: Array) -> Array:
+            lists = search.closest(clip_entries(points), max(1, isolation.count), Threads(1))
+            return isolation.facts(lists.ptr, lists.index, lists.squared)
+
+        found = by_blocks(of, Z, 2, search.row_entries, runner)
+        return replace(facts, isolation=found[:, 0], distance=found[:, 1])
