@@ -18,7 +18,7 @@ from ..data.columns import Missing
 from ..data.tables import Batch, Table
 from ..exceptions import TableError
 from ..methods.base import SpectralEstimator
-from ..trust import Trust
+from ..trust import LEVEL, Trust
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,12 @@ class EmbeddedRows:
     clusters: Array | None  # (rows,); None if the method does not cluster
 
 
-def embed_rows(estimator: SpectralEstimator, points: Array, *, evidence: bool, coverage: float = 0.9) -> EmbeddedRows:
+def embed_rows(
+    estimator: SpectralEstimator, points: Array, *, evidence: bool, coverage: float = 0.9, level: float = LEVEL
+) -> EmbeddedRows:
     """Embed points. With ``evidence``, trust has all that ``estimator.trust`` returns; else the verdict."""
     places, facts = estimator.model_.look(points, Threads(estimator.n_jobs))
-    trust = estimator._judge(points, places, facts)
+    trust = estimator._judge(points, places, facts, level)
     if evidence:
         trust = estimator._add_evidence(points, places, trust, coverage)
     return EmbeddedRows(places, trust, estimator._clusters(places) if clusters(estimator) else None)

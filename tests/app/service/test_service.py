@@ -3,6 +3,7 @@
 import copy
 import io
 import threading
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -49,13 +50,35 @@ def test_trust_is_that_of_the_library(app, served, form):
     for path in ("/v1/trust?coverage=0.5", "/v1/transform?trust=true&coverage=0.5"):
         found = table_of(post(app, path, form=form))
         np.testing.assert_array_equal(found["flag" if "/trust" in path else "outside"], truth.flag)
-        for name in ("support", "distance", "residual", "disagreement", "error"):
+        known = [
+            field.name for field in fields(truth) if getattr(truth, field.name) is not None and field.name != "flag"
+        ]
+        assert {"p_value", "score", "isolation", "amplitude", "error"} < set(known)
+        for name in known:
             values = np.array(found[name], dtype=float)  # null is NaN
             wanted = getattr(truth, name)
             np.testing.assert_array_equal(
                 values, np.where(np.isfinite(wanted), wanted, np.nan) if form == formats.JSON else wanted
             )
     assert np.isinf(truth.error[-1])
+
+
+def test_the_level_decides_what_is_outside(app, served):
+    truth = served.estimator.trust(PREPARATION.apply(ROWS), level=0.4)
+    assert truth.flag.sum() > served.estimator.trust(PREPARATION.apply(ROWS)).flag.sum()
+    assert post(app, "/v1/trust?level=0.4").json()["flag"] == truth.flag.tolist()
+    assert post(app, "/v1/transform?level=0.4").json()["outside"] == truth.flag.tolist()
+
+
+def test_facts_that_a_model_does_not_know_are_absent():
+    given = np.linalg.norm(X[:60, None] - X[None, :60], axis=2)
+    estimator = outfold.ClassicalMDS(2, metric="precomputed").fit(given)
+    found = service.Service(estimator, Preparation(columns=tuple(f"column_{at}" for at in range(60)), width=60))
+    try:
+        answer = post(service.application(found, port=8765), "/v1/trust", given[:5]).json()
+        assert set(answer) == {"flag", "p_value", "score", "support"}
+    finally:
+        found.close()
 
 
 @pytest.mark.parametrize("form", formats.MEDIA_TYPES)
@@ -242,7 +265,18 @@ def test_forms_are_negotiated(app, served, monkeypatch):
     sent(415, content_type=formats.JSON, content_encoding="gzip")
     sent(406, content_type=formats.JSON, accept="text/html")
     sent(406, content_type=formats.JSON, accept="application/json;q=0")
-    for query in ("trust=1", "trust=true&trust=true", "coverage=0", "coverage=nan", "coverage=2", "depth=3", "trust"):
+    for query in (
+        "trust=1",
+        "trust=true&trust=true",
+        "coverage=0",
+        "coverage=nan",
+        "coverage=2",
+        "level=0",
+        "level=1",
+        "level=x",
+        "depth=3",
+        "trust",
+    ):
         sent(400, f"/v1/transform?{query}", content_type=formats.JSON)
     sent(400, "/v1/inverse?trust=true", content_type=formats.JSON)
     monkeypatch.setattr(served, "_arrow", False)

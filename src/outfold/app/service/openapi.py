@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._version import __version__
+from ...trust import LEVEL
 from . import formats
 from .policy import CODES
 
@@ -22,6 +23,8 @@ WHY = {
 }
 TABLE = (400, 401, 403, 406, 408, 413, 415, 422, 503)
 OTHERS = (401, 403)
+FACTS = ("p_value", "score", "support", "isolation", "distance", "amplitude", "remainder", "residual", "disagreement",
+         "error")  # fmt: skip
 
 NUMBER = {"type": "number"}
 MAYBE = {"type": ["number", "null"]}  # null stands for a number that is not finite
@@ -43,10 +46,12 @@ def document(coordinates: Sequence[str], columns: Sequence[str], most_rows: int)
     """Return the document for a model with these columns and coordinates."""
     coverage = _query("coverage", {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "default": 0.9},
                       "The probability that error holds with.")  # fmt: skip
+    level = _query("level", {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": LEVEL},
+                   "Rows with a smaller p_value are outside the data of the fit.")  # fmt: skip
     trust = _query("trust", {"type": "boolean", "default": False}, "Add what /v1/trust tells.")
     paths = {
-        "/v1/transform": _post("transform", "Embed rows.", "Rows", "Embedding", [trust, coverage]),
-        "/v1/trust": _post("trust", "How far to believe the positions of rows.", "Rows", "Trust", [coverage]),
+        "/v1/transform": _post("transform", "Embed rows.", "Rows", "Embedding", [trust, coverage, level]),
+        "/v1/trust": _post("trust", "How far to believe the positions of rows.", "Rows", "Trust", [coverage, level]),
         "/v1/inverse": _post(
             "inverse",
             "From coordinates back to columns, in the units of the table fitted.",
@@ -113,7 +118,7 @@ def _accepts(names: Sequence[str], most_rows: int) -> dict[str, Any]:
 def _schemas(coordinates: Sequence[str], columns: Sequence[str], most_rows: int) -> dict[str, Any]:
     names, places = _list({"type": "string"}), _list(_list(MAYBE))
     truths = _list({"type": "boolean"})
-    facts = {name: _list(MAYBE) for name in ("support", "distance", "residual", "disagreement", "error")}
+    facts = {name: _list(MAYBE) for name in FACTS}
     embedding = {"columns": names, "embedding": places, "outside": truths, "cluster": _list({"type": "integer"})}
     error = _object(["code", "message"], {"code": {"enum": sorted(CODES.values())}, "message": {"type": "string"}})
     text, some = {"type": "string"}, {"type": ["array", "null"], "items": MAYBE}
@@ -139,7 +144,7 @@ def _schemas(coordinates: Sequence[str], columns: Sequence[str], most_rows: int)
         "Rows": _accepts(columns, most_rows),
         "Coordinates": _accepts(coordinates, most_rows),
         "Embedding": _object(["columns", "embedding", "outside"], embedding | facts),
-        "Trust": _object(["support", "flag"], facts | {"flag": truths}),
+        "Trust": _object(["p_value", "score", "flag", "support"], facts | {"flag": truths}),
         "Features": _object(["columns", "features"], {"columns": names, "features": places}),
         "Model": _object(list(model), model),
         "Health": _object(["status", "version"], {"status": {"const": "ok"}, "version": text}),

@@ -30,7 +30,7 @@ from ..._version import __version__
 from ...data.columns import Preparation
 from ...engine.inverse import InverseModel
 from ...methods.base import RUNTIME_PARAMETERS, SpectralEstimator
-from ...trust import Trust
+from ...trust import LEVEL, Trust
 from ..cli.console import plain
 from ..embedding import clusters, embed_rows
 from . import formats, openapi
@@ -41,7 +41,11 @@ REQUEST_ROWS_UP_TO = 10_000
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 LEARNING = 30.0  # seconds that a request waits for the fit of the inverse transform
 QUICK = 500  # up to this many points the inverse transform is fitted at the start, within a few seconds
-OPTIONS: dict[str, tuple[str, ...]] = {"transform": ("trust", "coverage"), "trust": ("coverage",), "inverse": ()}
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "transform": ("trust", "coverage", "level"),
+    "trust": ("coverage", "level"),
+    "inverse": (),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,7 @@ class Ask:
     wanted: str  # media type of the answer
     trust: bool = False
     coverage: float = 0.9
+    level: float = LEVEL
 
 
 class Metrics:
@@ -260,7 +265,7 @@ class Service:
     def _embed(self, estimator: SpectralEstimator, values: Array, ask: Ask) -> formats.WireTable:
         points = self._points(estimator, values)
         evidence = ask.trust or ask.name == "trust"
-        found = embed_rows(estimator, points, evidence=evidence, coverage=ask.coverage)
+        found = embed_rows(estimator, points, evidence=evidence, coverage=ask.coverage, level=ask.level)
         if ask.name == "trust":
             return formats.WireTable(
                 title="", names=[], values=np.empty((len(points), 0)), more=_facts(found.trust, "flag")
@@ -323,8 +328,7 @@ class Service:
 
 
 def _facts(trust: Trust, flag: str) -> dict[str, Array]:
-    facts = {"support": trust.support, flag: trust.flag, "distance": trust.distance, "residual": trust.residual}
-    facts |= {"disagreement": trust.disagreement, "error": trust.error}
+    facts = {flag: trust.flag} | {name: getattr(trust, name) for name in openapi.FACTS}
     return {name: values for name, values in facts.items() if values is not None}
 
 
@@ -341,13 +345,22 @@ def _options(name: str, query: str) -> dict[str, Any]:
             raise Refused(400, "trust is true or false.")
         options["trust"] = found["trust"] == "true"
     if "coverage" in found:
-        try:
-            options["coverage"] = float(found["coverage"])
-        except ValueError:
-            options["coverage"] = np.nan
+        options["coverage"] = _number(found["coverage"])
         if not 0 < options["coverage"] <= 1:
             raise Refused(400, "coverage is a number above 0, at most 1.")
+    if "level" in found:
+        options["level"] = _number(found["level"])
+        if not 0 < options["level"] < 1:
+            raise Refused(400, "level is a number between 0 and 1.")
     return options
+
+
+def _number(text: str) -> float:
+    """Return the number that a text holds, else NaN."""
+    try:
+        return float(text)
+    except ValueError:
+        return np.nan
 
 
 def choose_media_type(accept: str, sent: str) -> str | None:
