@@ -83,7 +83,7 @@ def test_every_method_goes_from_table_to_table(tmp_path, data, method):
     one, two = rows_of(tmp_path / "one.csv"), rows_of(tmp_path / "two.csv")
     assert len(one) == len(two) == 120
     assert all(two[at][name] == row[name] for at, row in enumerate(one) for name in row)
-    assert {"support", "outside"} <= set(two[0])
+    assert {"p_value", "score", "support", "outside"} <= set(two[0])
     assert method != "spectral-clustering" or {row["cluster"] for row in one} == {"0", "1", "2"}
 
 

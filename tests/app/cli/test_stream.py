@@ -63,8 +63,32 @@ def test_a_calibrated_model_gives_each_row_a_radius(wine):
     radii = [float(row["error"]) for row in rows_of(out) if row["error"]]
     assert len(radii) == 299
     assert min(radii) > 0
-    answer = call("fit", wine, "--method", "grae", "--calibrate", "--save", model)
-    assert answer.exit_code == 2
+
+
+NETWORKS = {"diffusion-net": ["--set", "max_iter=2"], "grae": ["--set", "epochs=2"]}
+
+
+@pytest.mark.parametrize("method", NETWORKS)
+def test_a_network_can_be_calibrated(tmp_path, data, method):
+    pytest.importorskip("torch")
+    np.save(tmp_path / "a.npy", data[0][:100])
+    words = ["--method", method, *NETWORKS[method], "--set", "hidden=[8]", "--calibrate"]
+    done("fit", tmp_path / "a.npy", *words, "--save", tmp_path / "m.outfold")
+    done("transform", tmp_path / "m.outfold", tmp_path / "a.npy", "--trust", "-o", tmp_path / "b.csv")
+    assert all(float(row["error"]) > 0 for row in rows_of(tmp_path / "b.csv"))
+
+
+def test_the_trust_written_is_that_of_the_library(tmp_path, data):
+    maps = outfold.DiffusionMaps(2).fit(data[0][:200])
+    maps.save(tmp_path / "m.outfold")
+    X = np.vstack([data[0][190:], [[9.0, 9.0, 9.0]]])  # some training rows, and one row far off
+    np.save(tmp_path / "a.npy", X)
+    done("transform", tmp_path / "m.outfold", tmp_path / "a.npy", "--trust", "-o", tmp_path / "a.csv")
+    rows, truth = rows_of(tmp_path / "a.csv"), maps.trust(X)
+    assert list(rows[0])[:4] == ["p_value", "score", "support", "outside"]
+    for name in ("p_value", "score", "support"):
+        np.testing.assert_array_equal([float(row[name]) for row in rows], getattr(truth, name))
+    assert [row["outside"] == "True" for row in rows] == truth.flag.tolist()
 
 
 def test_a_table_without_rows_leaves_no_table(wine, model):

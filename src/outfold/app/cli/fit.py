@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @options.scaling
 @option("--dask", "Fit on a Dask cluster: the address of its scheduler, or local for one process a core. Workers must "
         "see DATA under the same path.", "ADDRESS|local")  # fmt: skip
-@options.flag("--calibrate", "Learn how large errors are, by ten fits without a tenth of the rows.")
+@options.flag("--calibrate", "Learn how large errors are, by ten fits without a tenth of the rows; of a network five.")
 @option("--save", "Where the model goes (m.outfold).", "FILE", callback=options.writable())
 @option("--out -o", "Where positions go: csv, tsv, parquet, npy, zarr, h5ad, or - for CSV on standard output.", "FILE",
         callback=options.writable(*options.TABLE_SUFFIXES, dash=True))  # fmt: skip
@@ -67,8 +67,6 @@ def fit(
         raise click.UsageError("Say what to keep: --save m.outfold, --out embedding.csv or --picture p.png.")
     check_different_files(data, save, out, picture)
     estimator, recipe = fitting.build(bars=teller.bars)
-    if calibrate and recipe is None:
-        raise click.UsageError(f"--calibrate is not for {fitting.method}, which keeps no rows to hold out.")
     if picture:
         check_drawable(estimator)
     table = chosen.open(data)
@@ -111,7 +109,9 @@ def fit(
 @options.carried_id
 @options.carried_label
 @options.obsm
-@options.flag("--trust", "Add columns: support, outside (the data of the fit) and, if calibrated, error.")
+@options.flag(
+    "--trust", "Add columns: p_value, score, support, outside (the data of the fit) and, if calibrated, error."
+)
 @option("--on-far", "What to do with rows outside the data of the fit.", default="warn",
         type=click.Choice(["warn", "nan", "nearest", "raise"]))  # fmt: skip
 @options.picture()

@@ -112,7 +112,7 @@ def embed(
     out : file for the table of coordinates, as in ``writers.table``, optional
     carried : columns that are copied to the output
     label : the column whose values colour a picture
-    trust : also write support, whether a row is outside the data and, if calibrated, the error radius
+    trust : also write p-value, score, support, whether a row is outside the data and, if calibrated, the error radius
     on_far : as in ``transform``; "keep" does not warn
     draw : store coordinates of (some of) the complete rows for a picture
     every : embed every ``every``-th row only, for a picture without a table
@@ -179,14 +179,16 @@ def _describe_columns(estimator: SpectralEstimator, trust: bool, carried: Sequen
     """Return the columns besides the coordinates, with their types; one in ``carried`` gets the prefix ``outfold_``."""
     told: dict[str, type] = {"cluster": np.int64} if clusters(estimator) else {}
     if trust:
-        told |= {"support": float, "outside": bool} | ({"error": float} if hasattr(estimator, "calibration_") else {})
+        told |= {"p_value": float, "score": float, "support": float, "outside": bool}
+        told |= {"error": float} if hasattr(estimator, "calibration_") else {}
     return {f"outfold_{name}" if name in carried else name: np.dtype(kind) for name, kind in told.items()}
 
 
 def _columns(found: EmbeddedRows, trust: bool) -> list[Array]:
     """Return the values of these columns."""
-    columns = [found.clusters, *([found.trust.support, found.trust.flag, found.trust.error] if trust else [])]
-    return [values for values in columns if values is not None]
+    known = found.trust
+    columns = [known.p_value, known.score, known.support, known.flag, known.error] if trust else []
+    return [values for values in (found.clusters, *columns) if values is not None]
 
 
 def _answer(estimator: SpectralEstimator, points: Array, trust: bool, on_far: str) -> EmbeddedRows:
