@@ -198,6 +198,7 @@ def test_colours_by_label_column_trust_and_density(url, look):
         "y",
         "z",
         "note",
+        "p-value",
         "support",
         "outside the data",
         "error band",
@@ -211,6 +212,15 @@ def test_colours_by_label_column_trust_and_density(url, look):
     view.select_option("#colour", label="kind")
     view.locator("#legend .entry").nth(1).click()
     assert state(view)["chosen"] == int(view.locator("#legend .entry span").nth(5).inner_text())
+
+
+def test_p_values_are_coloured_by_their_logarithms(look, folder):
+    done("report", folder / "m.outfold", folder / "new.csv", "-o", folder / "new.html")
+    view = look((folder / "new.html").as_uri())
+    view.select_option("#colour", label="p-value")
+    ends = [float(text.strip("≤≥ ")) for text in view.locator("#legend .ends span").all_inner_texts()]
+    found = np.maximum(open_model(folder / "m.outfold")[0].trust(features(folder, "new.csv")).p_value, 1e-6)
+    assert ends == pytest.approx([found.min(), found.max()], rel=1e-3)
 
 
 def test_lasso_selects_rows_and_downloads_them(url, look, folder):

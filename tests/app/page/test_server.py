@@ -77,6 +77,7 @@ def test_a_dropped_table_that_cannot_be_read_is_refused_in_words(folder):
     trust = estimator.trust(features(folder, "new.csv"))
     np.testing.assert_array_equal(np.frombuffer(found["outside"], np.uint8), trust.flag)
     np.testing.assert_allclose(np.frombuffer(found["error"], "<f4"), trust.error, rtol=1e-6)
+    np.testing.assert_allclose(np.frombuffer(found["p_value"], "<f4"), np.maximum(trust.p_value, 1e-6), rtol=1e-6)
     np.testing.assert_allclose(np.frombuffer(found["support"], "<f4"), np.maximum(trust.support, -100), rtol=1e-6)
 
 

@@ -29,7 +29,7 @@ class Stream:
     """A column of the page: numbers, codes of words, or text."""
 
     name: str
-    role: str  # coordinate, outside, support, error, label, column, id or row
+    role: str  # coordinate, outside, p_value, support, error, label, column, id or row
     values: Array  # float32, int32, or codes of words (uint8, uint16); empty for text
     words: tuple[str, ...] = ()  # the word of each code
     cells: tuple[str, ...] | None = None  # the cells of a text column

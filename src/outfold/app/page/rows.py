@@ -24,6 +24,7 @@ Column: TypeAlias = Array | Sequence[Any]
 PAGE_ROWS_UP_TO = 1_000_000
 PAGE_COLUMNS_UP_TO = 40  # columns besides label and id
 LOWEST = -100.0  # smaller support is shown as this: far below any inside the data, but the colour scale stays useful
+LEAST_P_VALUE = 1e-6  # smaller p-values are shown as this, since colours are by their logarithm
 FEW = 20  # a label with up to this many different whole numbers is coloured in groups, not on a scale
 
 
@@ -96,10 +97,11 @@ def table(
 
 
 def embed_table(estimator: SpectralEstimator, points: Array) -> list[Array]:
-    """Return coordinates, outside or not, support, and the error radius if the model is calibrated."""
+    """Return coordinates, outside or not, p-value, support, and the error radius if the model is calibrated."""
     found = embed_rows(estimator, points, evidence=hasattr(estimator, "calibration_"))
-    columns = [found.places, found.trust.flag, np.maximum(found.trust.support, LOWEST)]
-    return columns if found.trust.error is None else [*columns, found.trust.error]
+    trust = found.trust
+    columns = [found.places, trust.flag, np.maximum(trust.p_value, LEAST_P_VALUE), np.maximum(trust.support, LOWEST)]
+    return columns if trust.error is None else [*columns, trust.error]
 
 
 def place_rows(estimator: SpectralEstimator, found: Sequence[Array]) -> list[Stream]:
@@ -114,9 +116,8 @@ def place_rows(estimator: SpectralEstimator, found: Sequence[Array]) -> list[Str
         columns.append(page_columns.group("cluster", "column", words))
     if len(found) > 1:
         columns.append(Stream(name="outside", role="outside", values=found[1].astype(np.uint8)))
-        columns.append(page_columns.numbers("support", "support", found[2]))
-    if len(found) > 3:
-        columns.append(page_columns.numbers("error", "error", found[3]))
+        trust = zip(("p_value", "support", "error"), found[2:])
+        columns += [page_columns.numbers(name, name, values) for name, values in trust]
     return columns
 
 

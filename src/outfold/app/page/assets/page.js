@@ -195,9 +195,10 @@
   }
 
   const TOLD = {
+    p_value: "Share of rows like those of the fit that are at least as strange: below 0.01 is outside. The rows of the fit have 1.",
     support: "Log of the kernel mass that a row finds in the data of the fit: 0 is typical, far below is outside.",
     error: "Radius that holds, with probability 0.9, the place that a fit with the row would give.",
-    outside: "Outside: farther from the data of the fit than nearly all of its own rows.",
+    outside: "Outside: stranger than nearly all rows like those of the fit.",
   };
   const FLAGS = ["inside the data", "outside the data"];
 
@@ -208,6 +209,7 @@
     else if (state.colour === "density") colour = Panels.density(state.axes.map(axis), reach.most, rows);
     else if (stream.role === "outside") colour = Panels.grouped(stream.values, FLAGS);
     else if (stream.words) colour = Panels.grouped(stream.values, stream.words);
+    else if (stream.role === "p_value") colour = Panels.ratios(stream.values);
     else colour = Panels.amounts(stream.values);
     colour.middles = stream?.role === "outside" ? null : Labels.middles(scene());
     Panels.legend(at("legend"), colour, TOLD[stream?.role] ?? (state.colour === "density" ? "Of the rows on the axes x and y." : ""), pickGroup);
@@ -257,7 +259,7 @@
     const title = `${fresh ? "new " : ""}${id ? `${id[0]} ${id[1]}` : `row ${numberOf}`}`;
     const seen = fresh ? state.fresh.places : coordinates.map((index) => columns[index]?.values);
     const spots = seen.slice(0, coordinates.length).map((values, k) => [`coordinate ${k + 1}`, values ? number(values[row] * weight(k), 5) : "…"]);
-    return { title, first: [...of("label"), ...of("outside").filter(([, word]) => word === "yes")], rest: of("column"), trust: [...of("support"), ...of("outside"), ...of("error")], spots, id, numberOf };
+    return { title, first: [...of("label"), ...of("outside").filter(([, word]) => word === "yes")], rest: of("column"), trust: [...of("p_value"), ...of("support"), ...of("outside"), ...of("error")], spots, id, numberOf };
   }
 
   function showRow(hover) {
@@ -320,7 +322,7 @@
 
   async function download() {
     await loaded;
-    const others = ["id", "label", "outside", "support", "error", "column"].flatMap((role) => columns.filter((stream) => stream.role === role));
+    const others = ["id", "label", "outside", "p_value", "support", "error", "column"].flatMap((role) => columns.filter((stream) => stream.role === role));
     const line = columns.find((stream) => stream.role === "row"), lines = [];
     for (let row = 0; row < rows; row++)
       if (chosen[row]) lines.push([line ? line.values[row] : row + 1, ...coordinates.map((_, k) => place(k, row)), ...others.map((stream) => Data.cell(stream, row))]);
@@ -462,7 +464,7 @@
     };
     part("Label", ["label"]);
     part("Columns", ["column"]);
-    part("Trust", ["support", "outside", "error"], (head) => ({ support: "support", outside: "outside the data", error: "error band" })[head.role]);
+    part("Trust", ["p_value", "support", "outside", "error"], (head) => ({ p_value: "p-value", support: "support", outside: "outside the data", error: "error band" })[head.role]);
     colours.append(element("optgroup", { label: "Picture" }, element("option", { value: "density", text: "density" }), element("option", { value: "plain", text: "one colour" })));
     colours.addEventListener("change", () => setColour(colours.value));
   }

@@ -87,6 +87,11 @@ const Panels = (() => {
     return { shades, palette: palette(ramp()), kind: "amounts", low, high, beyond, lacking };
   }
 
+  function ratios(values) {  // on a scale of logarithms
+    const found = amounts(values.map(Math.log10));
+    return { ...found, low: 10 ** found.low, high: 10 ** found.high };
+  }
+
   function density(axes, ranges, rows) {  // log of the rows in each square of the picture; t does not change it
     const side = 200, counts = new Float32Array(side * side), cells = new Int32Array(rows);
     const [[a, b], [c, d]] = ranges, sx = (side - 1) / (b - a || 1), sy = (side - 1) / (d - c || 1);
@@ -264,5 +269,5 @@ const Panels = (() => {
       ...(facts.parts > 1 ? [bar, element("p", { class: "soft", text: `Sizes: ${sizes}` })] : [element("p", { class: "soft", text: "The graph hangs together." })]));
   }
 
-  return { element, number, count, rgb, token, theme, plain, grouped, amounts, density, legend, marked, spectrum, pairs, rows, model };
+  return { element, number, count, rgb, token, theme, plain, grouped, amounts, ratios, density, legend, marked, spectrum, pairs, rows, model };
 })();
