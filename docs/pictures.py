@@ -240,7 +240,7 @@ def plot_trust_of_the_plane():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SpectrumWarning)
         model = DiffusionMaps(2).fit(X)
-        trust_map(model, axes=row[0], title="support")
+        trust_map(model, axes=row[0], title="p-values")
         trust_map(model.calibrate(), axes=row[1], title="bands, once calibrated")
     save(figure, "plot-trust")
 

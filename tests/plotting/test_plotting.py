@@ -189,15 +189,17 @@ def test_an_overlay_of_an_estimator_that_tells_no_trust_has_no_crosses():
     np.testing.assert_array_equal(drawn(new), theirs.transform(FRESH))
 
 
-def test_the_trust_map_colours_new_points_by_support_until_bands_are_known():
+def test_the_trust_map_colours_new_points_by_p_value_until_bands_are_known():
     maps = DiffusionMaps(2).fit(X)
     axes = plotting.trust_map(maps, FRESH)
     seen, new, outside = axes.collections
     np.testing.assert_array_equal(drawn(seen), maps.embedding_)
     np.testing.assert_array_equal(drawn(new), maps.transform(FRESH[:12]))
-    np.testing.assert_array_equal(new.get_array(), maps.trust(FRESH[:12]).support)
+    np.testing.assert_array_equal(new.get_array(), maps.trust(FRESH[:12]).p_value)
     assert len(drawn(outside)) == 2
-    assert "support" in axes.figure.axes[1].get_ylabel()
+    assert axes.figure.axes[1].get_ylabel() == "p-value"
+    assert axes.figure.axes[1].get_yscale() == "log"
+    assert axes.figure.axes[1].get_ylim() == pytest.approx((0.01, 1))
     maps.calibrate(folds=3)
     axes = plotting.trust_map(maps, FRESH[:12], coverage=0.8)
     np.testing.assert_array_equal(axes.collections[1].get_array(), maps.trust(FRESH[:12], coverage=0.8).error)
@@ -213,7 +215,7 @@ def test_the_trust_map_of_a_plane_is_blank_outside():
     truth = maps.trust(middles.reshape(-1, 2))
     values = field.get_array().ravel()
     np.testing.assert_array_equal(np.ma.getmaskarray(values), truth.flag)
-    np.testing.assert_allclose(values[~truth.flag], truth.support[~truth.flag], atol=1e-9)
+    np.testing.assert_allclose(values[~truth.flag], truth.p_value[~truth.flag], atol=1e-9)
     np.testing.assert_array_equal(drawn(seen), X[:, [0, 2]])
     assert (drawn(new).tolist(), drawn(outside).tolist()) == ([[0, 0]], [[9, 9]])
     assert len(plotting.trust_map(maps).collections) == 2

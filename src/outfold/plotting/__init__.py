@@ -30,7 +30,7 @@ from ..methods import parameters
 from ..methods.base import SpectralEstimator, Storable
 from ..operators.directions import LEAST_RESIDUAL
 from ..operators.spectrum import spectral_dimension
-from ..trust import Trust
+from ..trust import LEVEL, Trust
 from .canvas import (
     ALERT,
     FAINT,
@@ -193,7 +193,7 @@ def trust_map(
     axes: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw how far to trust coordinates: the error radius of a calibrated model, else support.
+    """Draw how far to trust coordinates: the error radius of a calibrated model, else the p-value.
 
     Parameters
     ----------
@@ -566,21 +566,22 @@ def _has_gaussian(estimator: Storable) -> bool:
 
 def _draw_trust(axes: Axes, places: Array, found: Trust, coverage: float) -> None:
     """Draw points in the colour of their trust (with a colour bar), and points outside the data as crosses."""
-    values, name, shades, off = _trust_rows(found, coverage)
+    values, name, look, off = _trust_rows(found, coverage)
     if not off.all():
-        drawn = axes.scatter(places[~off, 0], places[~off, 1], c=values[~off], cmap=shades, **NEW_MARKERS)
-        axes.figure.colorbar(drawn, ax=axes, label=name)
+        drawn = axes.scatter(places[~off, 0], places[~off, 1], c=values[~off], **look, **NEW_MARKERS)
+        axes.figure.colorbar(drawn, ax=axes, label=name, format="{x:g}")
     if off.any():
         axes.scatter(*places[off].T, **OUTSIDE_MARKERS, label=f"outside the data: {off.sum()}")
         axes.legend(loc="best", fontsize="small")
 
 
-def _trust_rows(found: Trust, coverage: float) -> tuple[Array, str, str, Array]:
-    """Return values to draw of a Trust, their name, a colour map (light is good), and which rows are outside."""
+def _trust_rows(found: Trust, coverage: float) -> tuple[Array, str, dict[str, Any], Array]:
+    """Return values to draw of a Trust, their name, their colours (light is good), and which rows are outside."""
     if found.error is None:
-        return found.support, "support: log mass relative to a typical row", "viridis", found.flag
+        scale = part("colors").LogNorm(LEVEL, 1.0)
+        return found.p_value, "p-value", {"cmap": "viridis", "norm": scale}, found.flag
     off = found.flag | ~np.isfinite(found.error)
-    return found.error, f"radius of the {100 * coverage:g} % band", "viridis_r", off
+    return found.error, f"radius of the {100 * coverage:g} % band", {"cmap": "viridis_r"}, off
 
 
 def _trust_of_plane(
@@ -598,11 +599,11 @@ def _trust_of_plane(
     ticks = [np.linspace(low - margin, high + margin, 160) for low, high in zip(rows.min(axis=0), rows.max(axis=0))]
     across, up = np.meshgrid(*ticks)
     found = estimator.trust(np.column_stack([across.ravel(), up.ravel()]), coverage=coverage)
-    values, name, shades, off = _trust_rows(found, coverage)
+    values, name, look, off = _trust_rows(found, coverage)
     axes = ready(axes, (0, 1))
     field = np.where(off, np.nan, values).reshape(across.shape)
-    drawn = axes.pcolormesh(across, up, field, cmap=shades, shading="nearest", rasterized=True)
-    axes.figure.colorbar(drawn, ax=axes, label=name)
+    drawn = axes.pcolormesh(across, up, field, **look, shading="nearest", rasterized=True)
+    axes.figure.colorbar(drawn, ax=axes, label=name, format="{x:g}")
     axes.scatter(X[:, 0], X[:, 1], s=3, c=INK, alpha=0.5, linewidths=0)
     if new is not None:
         flag = estimator.trust(new).flag
