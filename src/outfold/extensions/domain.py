@@ -13,10 +13,11 @@ from .._runtime.typing import NAN, Array, Axes
 from ..data.places import find_places
 from ..distances import Metric, clip_entries
 from ..neighbors import Search
-from ..trust import NEIGHBORS, REFERENCE_ROWS, Isolation, Judge, PrincipalAxes, Reference, RowFacts
+from ..trust import LEAST_SCALE, NEIGHBORS, REFERENCE_ROWS, SIDES, Isolation, Judge, PrincipalAxes, Reference, RowFacts
 from .samples import SEED, RowModel, by_blocks
 
 HONEST_FACTS = ("isolation", "amplitude", "remainder")  # known of a training row as if it were absent, without a fit
+TAIL_SHARE = 0.1  # of the training rows: those that a tail is fitted to when training rows are judged
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,41 @@ class Domain:
     @classmethod
     def _judged(cls, search: Search | None, isolation: Isolation, points: Array) -> Domain:
         axes = PrincipalAxes.of(points) if len(points) else None
-        facts = RowFacts(support=np.zeros(len(isolation.alone)), isolation=np.exp(isolation.alone))
-        if axes is not None:
-            amplitude, remainder = axes.without_self(*axes.facts(points))
-            facts = replace(facts, amplitude=amplitude, remainder=remainder)
-        judge = Judge.of(facts, HONEST_FACTS, isolation.weight)
+        judge = Judge.of(cls._facts_alone(isolation, axes, points), HONEST_FACTS, isolation.weight)
         return cls(search=search, isolation=isolation, axes=axes, judge=judge)
+
+    @staticmethod
+    def _facts_alone(isolation: Isolation, axes: PrincipalAxes | None, points: Array) -> RowFacts:
+        """Return the facts of the rows of the sample, each without itself."""
+        facts = RowFacts(support=np.zeros(len(isolation.alone)), isolation=np.exp(isolation.alone))
+        if axes is None:
+            return facts
+        amplitude, remainder = axes.without_self(*axes.facts(points))
+        return replace(facts, amplitude=amplitude, remainder=remainder)
+
+    @classmethod
+    def judge_training_rows(cls, sample: TrainingSample, metric: Metric, Z: Array, runner: Threads) -> Array:
+        """Return the p-values of training rows Z, each without itself, where up to 5 % of them may be outliers.
+
+        Ranks would hide outliers, which are as strange as each other. So each fact has an exponential tail beyond its
+        90 % quantile, with the median excess of the rows there; up to a score of log 10 the p-value is a rank.
+        """
+        domain = cls.of(sample, metric, runner)
+        assert domain.isolation is not None
+        if domain.isolation.count == 0:  # all rows are equal
+            return np.ones(len(Z))
+        alone = cls._facts_alone(domain.isolation, domain.axes, sample.points)
+        sides = [side * alone.logs(name) for name in domain.judge.names for side in SIDES[name]]
+        start, scale = np.array([_robust_tail(values) for values in sides]).T
+        judge = replace(domain.judge, start=start, scale=scale)
+        own, score = judge.score(alone), judge.score(domain.add(RowFacts(support=np.zeros(len(Z))), Z, runner))
+        places = find_places(np.vstack([sample.points, Z]))
+        if places is not None:  # the rows of the sample are distinct, so they are the first places
+            place = places.member[len(own) :]
+            among = place < len(own)
+            score[among] = own[place[among]]
+        ranks = 1 - np.searchsorted(np.sort(own), score, side="left") / len(own)
+        return np.where(score > -np.log(TAIL_SHARE), np.exp(-score), np.maximum(ranks, TAIL_SHARE))
 
     def add(self, facts: RowFacts, Z: Array, runner: Threads) -> RowFacts:
         """Return the facts of rows with those of the domain."""
@@ -102,3 +132,13 @@ class Domain:
 
         found = by_blocks(of, Z, 2, search.row_entries, runner)
         return replace(facts, isolation=found[:, 0], distance=found[:, 1])
+
+
+def _robust_tail(values: Array) -> tuple[float, float]:
+    """Return the 90 % quantile, and the mean excess over it of an exponential tail with the same median."""
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 0.0, 1.0
+    start = float(np.quantile(values, 1 - TAIL_SHARE))
+    excess = values[values > start] - start
+    return start, max(float(np.median(excess)) / np.log(2.0) if len(excess) else 0.0, LEAST_SCALE)

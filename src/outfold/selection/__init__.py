@@ -10,10 +10,12 @@ kernel (KernelPCA, ClassicalMDS, Isomap) has eigenvalues of any size: criteria t
 from ..operators.spectrum import entropy_time, spectral_dimension, spectral_entropy
 from .coordinates import LocalLinearSelection, residuals
 from .dimension import gap_dimension, likelihood_dimension, slope_dimension, smallest_time
+from .novelty import EmbeddingOutliers
 from .outliers import RemoveOutliers
 from .tuning import Tuning, tune
 
 __all__ = [
+    "EmbeddingOutliers",
     "LocalLinearSelection",
     "RemoveOutliers",
     "Tuning",
