@@ -1,5 +1,6 @@
 """Rows that Dask holds through a model: the same formula, lazily, to arrays, frames and files."""
 
+from dataclasses import fields
 from functools import partial
 
 import dask
@@ -58,8 +59,11 @@ def test_every_method_gives_lazily_what_it_gives_at_once(name):
     assert found.chunks == ((4, 0, 1, 6), (expected.shape[1],))
     assert np.abs(found.compute() - expected).max() <= close
     judged, trust = fitted.trust(new), fitted.trust(lazily)
-    for field in ("support", "flag", "distance", "residual", "disagreement"):
+    for field in (field.name for field in fields(judged)):
         told = getattr(trust, field)
+        if getattr(judged, field) is None:
+            assert told is None
+            continue
         assert told.shape == (11,)
         assert told.chunks == ((4, 0, 1, 6),)
         assert np.allclose(told.compute(), getattr(judged, field), rtol=1e-9, atol=100 * close)
@@ -103,7 +107,9 @@ def test_a_frame_gives_a_frame_with_its_index_and_divisions():
     assert (computed.dtypes == found.dtypes).all()
     assert np.abs(computed.to_numpy() - expected).max() < 1e-12
     trust = fitted.trust(lazily)
-    assert list(trust.columns) == ["support", "flag", "distance", "residual", "disagreement"]
+    assert list(trust.columns) == [
+        *("p_value", "score", "flag", "support", "isolation", "distance", "amplitude", "residual", "disagreement")
+    ]
     assert trust.dtypes["flag"] == trust.compute().dtypes["flag"] == np.dtype(bool)
     assert np.allclose(trust.compute()["support"], fitted.trust(new).support)
     places, judged = fitted.transform(lazily, return_trust=True)
@@ -122,6 +128,8 @@ def test_bands_are_told_once_calibrated():
     expected = fitted.trust(Z, coverage=0.8)
     places, trust = fitted.transform(lazy(Z, 9), return_trust=True)
     assert np.allclose(fitted.trust(lazy(Z, 9), coverage=0.8).error.compute(), expected.error)
+    assert (fitted.trust(lazy(Z, 9), level=0.3).flag.compute() == fitted.trust(Z, level=0.3).flag).all()
+    assert (fitted.trust(Z, level=0.3).flag != expected.flag).any()
     assert trust.error.compute().shape == (40,)
     assert places.shape == (40, 2)
 
@@ -161,7 +169,10 @@ def test_distances_that_are_given_come_in_parts_too():
     fitted = DiffusionMaps(2, metric="precomputed").fit(pairwise_distances(X[:80]))
     rows = pairwise_distances(Z, X[:80])
     assert np.abs(fitted.transform(lazy(rows, 9)).compute() - quietly(fitted.transform, rows)).max() < 1e-12
-    assert fitted.trust(lazy(rows, 9)).distance is None
+    known, trust = fitted.trust(rows), fitted.trust(lazy(rows, 9))
+    assert trust.residual is None
+    for name in ("p_value", "score", "isolation", "distance"):
+        assert np.allclose(getattr(trust, name).compute(), getattr(known, name))
 
 
 def test_a_model_from_a_file_is_as_good(tmp_path):
