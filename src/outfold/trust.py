@@ -2,7 +2,7 @@
 
 A row is flagged if its p-value is below a level. The p-value compares the score of the row with the scores of training
 rows, each without itself. The score is a maximum over facts. A fact v is put on a common scale by the upper tenth of
-its values on training rows, q its 90 % quantile and s the mean excess over q:
+its values on training rows, q its 90 % quantile and s the mean excess over q (from the median one):
 
     T(v) = log 10 + (v - q) / s,    -log of the tail probability if the tail is exponential
     score = max(T(isolation), 4 (T(v) - log 100) over the other facts v)
@@ -28,24 +28,14 @@ LEVEL = 0.01  # rows with a smaller p-value are flagged
 REFERENCE_ROWS = 2000  # training rows that new rows are compared with, at most
 MASSES = 2000  # log masses of training rows that a reference stores, at most
 RANKED_SHARE = 4  # one in this number of rows sets the scale of the facts; the others are compared with
-RANKED_FROM = 80  # rows: fewer do both
+RANKED_FROM = 400  # rows: fewer do both
 TAIL_RULE_UP_TO = 99  # rows compared with: a p-value can then be below 1 / (rows + 1)
 OTHERS_FROM, OTHERS_SLOPE = np.log(100.0), 4.0  # see the score above
+TAIL_SHARE = 0.1  # of the rows beyond q
 LEAST_SCALE = 1e-3  # of a fact, in units of its logarithm
 
-# The sides of a fact that are strange: 1 if large values are, -1 if small ones are.
-SIDES = {
-    "isolation": (1,),
-    "amplitude": (1, -1),
-    "remainder": (1, -1),
-    "support": (-1,),
-    "residual": (1,),
-    "disagreement": (1,),
-    "round_trip": (1,),
-}
-
-
-ALL_FACTS = tuple(SIDES)
+LOW = "low "  # before the name of a fact of which small values are strange
+FACTS_OF_FITS = ("low support", "residual", "disagreement", "round_trip")  # honest about held-out rows only
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +53,18 @@ class RowFacts:
     round_trip: Array | None = None  #: distance to ``inverse_transform(transform(x))``
 
     def logs(self, name: str) -> Array:
-        """Return a fact on the scale on which its tail is about exponential."""
-        values: Array | None = getattr(self, name)
-        assert values is not None
+        """Return a fact on a scale on which its tail is about exponential: the larger the stranger.
+
+        ``name`` is that of a field, with "low " before it if small values are strange.
+        """
+        fact = name.removeprefix(LOW)
+        values: Array = getattr(self, fact)
         with np.errstate(divide="ignore"):
-            if name == "support":
-                return values
-            logs: Array = -np.log(np.maximum(1 - values, 1e-12)) if name == "residual" else np.log(values)
-            return logs
+            if fact == "residual":
+                values = -np.log(np.maximum(1 - values, 1e-12))
+            elif fact != "support":
+                values = np.log(values)
+        return values if fact == name else -values
 
     @classmethod
     def join(cls, parts: list[RowFacts]) -> RowFacts:
@@ -98,7 +92,7 @@ class Judge:
     """The score of any row, and the scores of training rows that it is compared with."""
 
     names: tuple[str, ...]  # of the facts, the main one first
-    start: Annotated[Array, Axes("f")]  # q of each side of each fact
+    start: Annotated[Array, Axes("f")]  # q
     scale: Annotated[Array, Axes("f"), POSITIVE]  # s
     scores: Annotated[Array, Axes("s"), FREE]  # of training rows, increasing
     weight: Annotated[Array, Axes("s")]  # of these rows
@@ -110,12 +104,12 @@ class Judge:
         A quarter of the rows sets q and s, and the others are compared with, so that the scores of these and of new
         rows are exchangeable.
         """
-        known = tuple(name for name in names if getattr(facts, name) is not None)
+        known = tuple(name for name in names if getattr(facts, name.removeprefix(LOW)) is not None)
         columns = _columns(facts, known)
         order = np.random.default_rng(0).permutation(len(columns))
         ranked = order[::RANKED_SHARE] if len(order) >= RANKED_FROM else order
         others = np.setdiff1d(order, ranked) if len(order) >= RANKED_FROM else order
-        start, scale = np.array([_upper_tail(column[ranked]) for column in columns.T]).T
+        start, scale = np.array([upper_tail(column[ranked]) for column in columns.T]).T
         empty = np.empty(0)
         judge = cls(names=known, start=start, scale=scale, scores=empty, weight=empty)
         scores = judge.score(facts)[others]
@@ -124,7 +118,8 @@ class Judge:
 
     def score(self, facts: RowFacts) -> Array:
         """Return the score of each row. A row that equals a training row has -inf."""
-        tails = np.log(10.0) + (_columns(facts, self.names) - self.start) / self.scale
+        with np.errstate(over="ignore"):
+            tails = -np.log(TAIL_SHARE) + (_columns(facts, self.names) - self.start) / self.scale
         main = tails[:, 0]
         others = np.fmax.reduce(tails[:, 1:], axis=1, initial=-np.inf)
         score = np.fmax(main, OTHERS_SLOPE * (others - OTHERS_FROM))
@@ -140,8 +135,8 @@ class Judge:
         total = below[-1]
         p = (1 + total - below[np.searchsorted(self.scores, score, side="left")]) / (1 + total)
         if total <= TAIL_RULE_UP_TO and len(self.scores):
-            beyond = score - self.scores[-1]
-            p = np.where(beyond > 0, np.exp(-np.minimum(np.nan_to_num(beyond), 600.0)) / (1 + total), p)
+            largest = max(float(self.scores[-1]), -600.0)
+            p = np.where(score > largest, np.exp(-np.clip(score - largest, 0.0, 600.0)) / (1 + total), p)
         values: Array = p
         return values
 
@@ -155,20 +150,31 @@ class Judge:
         return Trust(**given, score=score, p_value=p, flag=astray | (p < level))
 
 
+def calibrated_judge(parts: list[tuple[RowFacts, tuple[str, ...]]], weight: Array) -> Judge:
+    """Return the judge of rows by all facts, from the held-out rows of several fits.
+
+    ``parts`` are the facts of the rows, and the names of those that each fit judges new rows by without calibration.
+    """
+    shared = [name for name in parts[0][1] if all(name in names for _, names in parts)]
+    others = [name for name in FACTS_OF_FITS if name not in shared]
+    return Judge.of(RowFacts.join([facts for facts, _ in parts]), (*shared, *others), weight)
+
+
 def _columns(facts: RowFacts, names: tuple[str, ...]) -> Array:
-    """Return the sides of the facts, (rows, sides): the larger the stranger."""
-    columns = [side * facts.logs(name) for name in names for side in SIDES[name]]
-    return np.column_stack(columns)
+    return np.column_stack([facts.logs(name) for name in names])
 
 
-def _upper_tail(values: Array) -> tuple[float, float]:
-    """Return the 90 % quantile of the values, and their mean excess over it."""
+def upper_tail(values: Array) -> tuple[float, float]:
+    """Return q and s: the 90 % quantile, and the mean excess over it of an exponential tail with the same median.
+
+    The median excess, because a few outliers among the rows would stretch the mean.
+    """
     values = values[np.isfinite(values)]
     if not len(values):
         return 0.0, 1.0
-    start = float(np.quantile(values, 0.9))
+    start = float(np.quantile(values, 1 - TAIL_SHARE))
     excess = values[values > start] - start
-    return start, max(float(excess.mean()) if len(excess) else 0.0, LEAST_SCALE)
+    return start, max(float(np.median(excess)) / np.log(2.0) if len(excess) else 0.0, LEAST_SCALE)
 
 
 def _cap_copies(scores: Array, weight: Array) -> Array:
@@ -184,7 +190,7 @@ def _cap_copies(scores: Array, weight: Array) -> Array:
 
 # -- facts from distances ------------------------------------------------------------------
 
-NEIGHBORS = 20  # nearest training rows of which isolation is a mean
+ISOLATION_NEIGHBORS = 20  # nearest training rows of which isolation is a mean
 UNIT_NEIGHBOR = 8  # the unit of a training row is its distance to this neighbour
 LOCAL_SHARE = 0.75  # power of a neighbour's own unit in isolation; the rest is that of the typical unit
 
@@ -214,7 +220,7 @@ class Isolation:
         keep = index != np.repeat(np.arange(n), np.diff(ptr))
         counts = np.add.reduceat(np.append(keep, False), ptr[:-1])
         ptr, index, squared = np.append(0, np.cumsum(counts)), index[keep], squared[keep]
-        count = min(NEIGHBORS, int(counts.min()))
+        count = min(ISOLATION_NEIGHBORS, int(counts.min()))
         if count == 0:
             none = np.empty(0)
             return cls(unit=np.ones(n), typical=1.0, count=0, sample=none.astype(int), alone=none, weight=none)
@@ -253,6 +259,7 @@ AXES_UP_TO = 100  # principal axes
 AXES_SHARE = 0.9  # of the variance that the leading axes hold
 ROWS_PER_AXIS = 10
 LEAST_REMAINDER = 1e-3  # share of the variance: a smaller remainder is not a fact
+BLANK_FROM = 10  # axes: in fewer dimensions the centre is not empty, so a small amplitude is not strange
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,6 +301,12 @@ class PrincipalAxes:
             rest=float(np.sqrt(rest * total)) if rest > LEAST_REMAINDER else None,
             rows=n,
         )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The facts that can be strange."""
+        low = (LOW + "amplitude",) if len(self.deviations) >= BLANK_FROM else ()
+        return ("amplitude", *low, *(() if self.rest is None else ("remainder",)))
 
     def facts(self, Z: Array) -> tuple[Array, Array | None]:
         """Return amplitude and remainder of rows."""
@@ -377,7 +390,7 @@ class Reference:
         """Return the judge by support alone, where there are no features: of a precomputed matrix."""
         masses = self._two_quantiles() if self.masses is None else self.masses
         facts = self.facts(masses)
-        return Judge.of(facts, ("support",), np.ones(len(masses)))
+        return Judge.of(facts, ("low support",), np.ones(len(masses)))
 
     def _two_quantiles(self) -> Array:
         """Return masses with the median and the 1 % quantile of this reference, and an exponential lower tail."""

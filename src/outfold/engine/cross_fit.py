@@ -21,7 +21,7 @@ from ..extensions.alignment import Alignment
 from ..extensions.calibration import Calibration, SecondOpinion
 from ..extensions.samples import SEED, Extension, Samples
 from ..operators.concerns import MOST_CONCERNS
-from ..trust import ALL_FACTS, Judge, RowFacts
+from ..trust import RowFacts, calibrated_judge
 from .fit import Fit, Recipe, extend_fit, extend_model, fit_recipe
 
 SWITCH_MARGIN = 0.5  # standard errors by which another extension must beat `Nystrom`, the method's own rule
@@ -205,11 +205,12 @@ def _note_choice(found: Fit, text: str) -> Fit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldOut:
+class HeldOutRows:
     """The held-out rows of a fold: the facts about them, and their embedding in the coordinates of the fold."""
 
     fold: Fold
     facts: RowFacts
+    names: tuple[str, ...]  # of the facts that the fold judges new rows by
     embedding: Array
 
     def errors(self, sample: Sample, recipe: Recipe, outside: Array, runner: Threads) -> Array:
@@ -234,22 +235,25 @@ class HeldOut:
         return errors
 
 
-def hold_out(sample: Sample, recipe: Recipe, extension: Extension, count: int, runner: Threads) -> Iterator[HeldOut]:
+def hold_out(
+    sample: Sample, recipe: Recipe, extension: Extension, count: int, runner: Threads
+) -> Iterator[HeldOutRows]:
     """Yield the held-out rows of each fold."""
     for fold in folds(sample, recipe, count, runner):
         known = fold.found.samples(recipe.view, runner)
         embedding, facts = extend_model(known, extension, runner).look(fold.points, runner)
-        facts = fold.found.domain(recipe.view, runner).add(facts, fold.points, runner)
+        domain = fold.found.domain(recipe.view, runner)
+        facts = domain.add(facts, fold.points, runner)
         if not recipe.view.given:
             facts = SecondOpinion.of(known, runner).add(facts, embedding, fold.points, runner)
-        yield HeldOut(fold=fold, facts=facts, embedding=embedding)
+        yield HeldOutRows(fold=fold, facts=facts, names=domain.judge.names, embedding=embedding)
 
 
 def calibrate(sample: Sample, recipe: Recipe, extension: Extension, count: int, runner: Threads) -> Calibration:
     """Return the judge of rows by all facts and the calibration of their errors, from ``count`` folds."""
     parts = list(hold_out(sample, recipe, extension, count, runner))
     weight = np.concatenate([sample.measure[part.fold.held] for part in parts])
-    judge = Judge.of(RowFacts.join([part.facts for part in parts]), ALL_FACTS, weight)
+    judge = calibrated_judge([(part.facts, part.names) for part in parts], weight)
     found = []
     for part in parts:
         trust = judge.judge(part.facts)

@@ -104,7 +104,7 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
     anchors = recipe.landmarks.select(rows, measure, rng)
     sample = None
     if not view.given:
-        sample = None if holds_every_row(anchors, measure) else _sample_rows(rows, measure)
+        sample = None if holds_every_row(anchors, measure) else sample_rows(rows, measure)
         check_points(anchors.points)
         if view.merges_copies:
             anchors = anchors.merge_copies()
@@ -144,7 +144,7 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
     )
 
 
-def _sample_rows(rows: Source, measure: Array) -> TrainingSample:
+def sample_rows(rows: Source, measure: Array) -> TrainingSample:
     """Return training rows that new ones are compared with."""
     drawn = AtMost(REFERENCE_ROWS).select(rows, measure, np.random.default_rng(SEED))
     return TrainingSample.of(drawn.points, drawn.measure)

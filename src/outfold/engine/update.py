@@ -29,6 +29,7 @@ from .._runtime.typing import Array, Axes, Matrix, Weights
 from ..data.sources import Source, unit_measure
 from ..data.weights import added_measure
 from ..distances import Distances
+from ..extensions.domain import TrainingSample
 from ..graphs import Union
 from ..graphs.fitted import DenseGraph
 from ..graphs.nearest import NearestAnchors
@@ -42,7 +43,7 @@ from ..operators.operator import MarkovOperator, Operator, RowRule, scale_both_s
 from ..operators.problem import BuiltProblem
 from ..solvers import solve
 from ..trust import Reference
-from .fit import Fit, Recipe, report_on
+from .fit import Fit, Recipe, report_on, sample_rows
 from .model import ExtendedModel, SpectralModel
 from .report import Drift
 
@@ -140,7 +141,19 @@ def update(
         found, start = _solve(recipe, problem, old, new)
     drift = replace(_drift(past, found, runner), rows=len(new), landmarks=len(points), exact=exact)
     found = replace(found, report=replace(found.report, n_samples=sums_of(found).rows, drift=drift))
+    found = replace(found, sample=_join_samples(past, new, own, rows[-1] if exact else None))
     return found, replace(past, found=found, start=start)
+
+
+def _join_samples(past: UpdateState, new: Source, measure: Array, every: Source | None) -> TrainingSample | None:
+    """Return a sample of old and new rows, in proportion to their numbers; of ``every`` row if it is given."""
+    if every is not None:
+        return sample_rows(every, unit_measure(len(every)))
+    before = past.found.sample
+    if before is None:  # the landmarks were all rows, or 0.1.0 fitted the model
+        anchors = past.found.anchors
+        before = TrainingSample(anchors.points, anchors.measure)
+    return before.join(sample_rows(new, measure), past.gathered.rows, len(new))
 
 
 def _with_guess(operator: Operator, rule: RowRule, values: Array, added: Array) -> Operator:

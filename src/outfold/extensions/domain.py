@@ -13,11 +13,18 @@ from .._runtime.typing import NAN, Array, Axes
 from ..data.places import find_places
 from ..distances import Metric, clip_entries
 from ..neighbors import Search
-from ..trust import LEAST_SCALE, NEIGHBORS, REFERENCE_ROWS, SIDES, Isolation, Judge, PrincipalAxes, Reference, RowFacts
+from ..trust import (
+    ISOLATION_NEIGHBORS,
+    REFERENCE_ROWS,
+    TAIL_SHARE,
+    Isolation,
+    Judge,
+    PrincipalAxes,
+    Reference,
+    RowFacts,
+    upper_tail,
+)
 from .samples import SEED, RowModel, by_blocks
-
-HONEST_FACTS = ("isolation", "amplitude", "remainder")  # known of a training row as if it were absent, without a fit
-TAIL_SHARE = 0.1  # of the training rows: those that a tail is fitted to when training rows are judged
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,22 @@ class TrainingSample:
             points, measure = points[some], measure[some]
         return cls(np.asarray(points, dtype=float), np.asarray(measure, dtype=float))
 
+    def join(self, later: TrainingSample, old: int, new: int) -> TrainingSample:
+        """Return the rows of both, at most ``REFERENCE_ROWS``: a part of each, as ``old`` and ``new`` rows are many."""
+        if len(self.points) + len(later.points) <= REFERENCE_ROWS:
+            parts = [self, later]
+        else:
+            share = round(REFERENCE_ROWS * old / (old + new))
+            share = min(max(share, REFERENCE_ROWS - len(later.points)), len(self.points))
+            rng = np.random.default_rng(SEED)
+            counts = zip((self, later), (share, REFERENCE_ROWS - share))
+            parts = [part.at(np.sort(rng.permutation(len(part.points))[:count])) for part, count in counts]
+        points, measure = (np.concatenate(found) for found in zip(*((p.points, p.measure) for p in parts)))
+        return TrainingSample.of(points, measure)
+
+    def at(self, rows: Array) -> TrainingSample:
+        return TrainingSample(self.points[rows], self.measure[rows])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Domain:
@@ -53,7 +76,7 @@ class Domain:
         """Return the domain of a fitted model; ``sample`` is None if its matrix is precomputed."""
         known = model.rule.training_rows
         if known is not None:
-            return cls._judged(None, *known)
+            return cls._with_judge(None, *known)
         return cls.of_support(model.reference) if sample is None else cls.of(sample, metric or Metric(), runner)
 
     @classmethod
@@ -61,9 +84,9 @@ class Domain:
         """Return the domain of a sample, in the metric of the method."""
         points = sample.points
         search = neighbors.build(metric.fit(points), "auto")
-        lists = search.closest(points, min(NEIGHBORS + 1, len(points)), runner)
+        lists = search.closest(points, min(ISOLATION_NEIGHBORS + 1, len(points)), runner)
         isolation = Isolation.of(lists.ptr, lists.index, lists.squared, sample.measure)
-        return cls._judged(search, isolation, points[isolation.sample])
+        return cls._with_judge(search, isolation, points[isolation.sample])
 
     @classmethod
     def of_support(cls, reference: Reference) -> Domain:
@@ -71,9 +94,10 @@ class Domain:
         return cls(search=None, isolation=None, axes=None, judge=reference.judge())
 
     @classmethod
-    def _judged(cls, search: Search | None, isolation: Isolation, points: Array) -> Domain:
+    def _with_judge(cls, search: Search | None, isolation: Isolation, points: Array) -> Domain:
         axes = PrincipalAxes.of(points) if len(points) else None
-        judge = Judge.of(cls._facts_alone(isolation, axes, points), HONEST_FACTS, isolation.weight)
+        names = ("isolation", *(() if axes is None else axes.names))
+        judge = Judge.of(cls._facts_alone(isolation, axes, points), names, isolation.weight)
         return cls(search=search, isolation=isolation, axes=axes, judge=judge)
 
     @staticmethod
@@ -97,8 +121,7 @@ class Domain:
         if domain.isolation.count == 0:  # all rows are equal
             return np.ones(len(Z))
         alone = cls._facts_alone(domain.isolation, domain.axes, sample.points)
-        sides = [side * alone.logs(name) for name in domain.judge.names for side in SIDES[name]]
-        start, scale = np.array([_robust_tail(values) for values in sides]).T
+        start, scale = np.array([upper_tail(alone.logs(name)) for name in domain.judge.names]).T
         judge = replace(domain.judge, start=start, scale=scale)
         own, score = judge.score(alone), judge.score(domain.add(RowFacts(support=np.zeros(len(Z))), Z, runner))
         places = find_places(np.vstack([sample.points, Z]))
@@ -132,13 +155,3 @@ class Domain:
 
         found = by_blocks(of, Z, 2, search.row_entries, runner)
         return replace(facts, isolation=found[:, 0], distance=found[:, 1])
-
-
-def _robust_tail(values: Array) -> tuple[float, float]:
-    """Return the 90 % quantile, and the mean excess over it of an exponential tail with the same median."""
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return 0.0, 1.0
-    start = float(np.quantile(values, 1 - TAIL_SHARE))
-    excess = values[values > start] - start
-    return start, max(float(np.median(excess)) / np.log(2.0) if len(excess) else 0.0, LEAST_SCALE)

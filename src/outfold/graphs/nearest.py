@@ -55,7 +55,7 @@ class Shared:
     unit: Array
 
 
-class Seen(NamedTuple):
+class NearestSeen(NamedTuple):
     """How rows see their nearest anchors."""
 
     values: csr_array  # squared distances in local units
@@ -225,7 +225,7 @@ class NearestAnchors(Geometry):
         given = isinstance(self.distances, GivenTable)
         return self.isolation, np.empty((0, 0)) if given else self.anchors[self.isolation.sample]
 
-    def look(self, Z: Array) -> Seen:
+    def look(self, Z: Array) -> NearestSeen:
         """Return the values of ``cross``, and the facts of each row that follow from its neighbours."""
         shared = self.select(Z, Threads(1))
         out, beyond = self.scale(shared), np.abs(Z).max(axis=1) > LARGEST_ENTRY
@@ -235,7 +235,7 @@ class NearestAnchors(Geometry):
             out = csr_array((out.data[keep], out.indices[keep], ptr), shape=out.shape)
         lists = shared.lists
         facts = None if self.isolation is None else self.isolation.facts(lists.ptr, lists.index, lists.squared)
-        return Seen(out, shared.unit, np.where(beyond, -np.inf, self.log_mass(lists)), facts)
+        return NearestSeen(out, shared.unit, np.where(beyond, -np.inf, self.log_mass(lists)), facts)
 
     def cross(self, Z: Array) -> csr_array:
         return self.look(Z).values

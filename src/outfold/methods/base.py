@@ -37,7 +37,6 @@ from ..extensions import Auto, Nystrom
 from ..extensions.calibration import SecondOpinion
 from ..extensions.domain import Domain, TrainingSample
 from ..extensions.samples import Extension, Model, Samples
-from ..landmarks import AllRows
 from ..trust import LEVEL, RowFacts, Trust
 from . import parameters
 from .declaration import estimator
@@ -259,8 +258,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         return source, np.dtype(float)
 
     def _adopt(self, found: Fit, dtype: np.dtype[Any]) -> None:
-        for name in ("_way_back", "_witness", "_judges", "calibration_"):  # caches of an earlier fit
+        for name in ("_way_back", "_witness", "calibration_"):  # caches of an earlier fit
             self.__dict__.pop(name, None)
+        self._compared: dict[str, Domain] = {}
         self._training_sample: TrainingSample | None = found.sample
         self.model_ = found.model
         self.report_ = found.report
@@ -432,11 +432,15 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         return replace(trust, error=self.calibration_.radius(trust, coverage))
 
     def _domain(self) -> Domain:
-        """Return what rows are compared with, found on first use."""
-        if "_judges" not in self.__dict__:
-            self._judges = self._find_domain()
-            ownership.freeze(self._judges)
-        return self._judges
+        """Return what rows are compared with, found on first use.
+
+        It is kept in a dictionary that the fit made: ``transform`` must not add attributes.
+        """
+        cache: dict[str, Domain] = self.__dict__.setdefault("_compared", {})
+        if "domain" not in cache:
+            cache["domain"] = self._find_domain()
+            ownership.freeze(cache["domain"])
+        return cache["domain"]
 
     def _find_domain(self) -> Domain:
         sample = getattr(self, "_training_sample", None)
@@ -473,7 +477,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         Parameters
         ----------
         X : the training rows, or a sample of them, as in ``fit``
-            None: the training rows that the model stores, with their weights. A model with landmarks stores none.
+            None: the training rows that the model stores, with their weights. A model with landmarks stores 2000 of
+            them at most.
         sample_weight : array, optional
             Weights of the rows of X, as in ``fit``.
         folds : int
@@ -484,23 +489,31 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         check_is_fitted(self)
         folds, rows = parameters.count("folds", folds, low=2), parameters.count("rows", rows, low=20)
         recipe, runner = self._fitted_recipe, self._runner()
-        if X is None and (self._precomputed_parameter() or not isinstance(recipe.landmarks, AllRows)):
-            why = (
-                "with landmarks"
-                if self._precomputed_parameter() is None
-                else f"with {self._precomputed_parameter()}='precomputed'"
-            )
-            raise ValueError(f"calibrate() has no training rows to hold out: {why} the model keeps none. Pass X.")
         if X is None and sample_weight is not None:
             raise ValueError("sample_weight belongs to the rows of X; without X those of the fit are used.")
-        source = InMemory(np.asarray(self.landmarks_)) if X is None else self._open_given_rows(X)
-        measure = self._anchor_measure if X is None else measure_on(source, sample_weight)
+        source = InMemory(self._stored_rows().points) if X is None else self._open_given_rows(X)
+        measure = self._stored_rows().measure if X is None else measure_on(source, sample_weight)
         extension = self._chosen_extension()
         epsilon = self.report_.epsilon if X is None or len(source) == self.report_.n_samples else np.nan
         sample, recipe = cross_fit.fit_sample(source, measure, recipe, rows, len(self.eigenvalues_), epsilon, runner)
         self.calibration_ = cross_fit.calibrate(sample, recipe, extension, folds, runner)
         ownership.freeze(self.calibration_)
         return self
+
+    def _stored_rows(self) -> TrainingSample:
+        """Return the training rows that the model stores: all of them, or a sample. Raise ValueError if it has none."""
+        if self._precomputed_parameter() is not None:
+            raise ValueError(
+                f"calibrate() has no training rows to hold out: with {self._precomputed_parameter()}='precomputed' the "
+                "model keeps none. Pass X."
+            )
+        sample: TrainingSample | None = getattr(self, "_training_sample", None)
+        if sample is not None:
+            return sample
+        points = np.asarray(self.landmarks_)
+        if len(points) < self.report_.n_samples and not np.isclose(self._anchor_measure.sum(), self.report_.n_samples):
+            raise ValueError("calibrate() has no training rows to hold out: this file of 0.1.0 keeps none. Pass X.")
+        return TrainingSample(points, self._anchor_measure)
 
     def _chosen_extension(self) -> Extension:
         """Return the extension in use; for "auto" the one that was chosen."""
@@ -572,7 +585,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
                 "'nearest' to embed the rest."
             )
         if on_far == "warn":
-            self._warn_far(len(far), len(Z), first, 6)
+            self._warn_far(len(far), len(Z), first, 5)
         elif on_far == "nan":
             embedding[far] = np.nan
         else:

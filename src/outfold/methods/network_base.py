@@ -24,7 +24,7 @@ from ..extensions.samples import SEED, FittedExtension, Model, Samples, by_block
 from ..landmarks import AtMost
 from ..neighbors import Search
 from ..neural import Network, Training
-from ..trust import ALL_FACTS, Judge, Nearness, Reference, RowFacts
+from ..trust import Nearness, Reference, RowFacts, calibrated_judge
 from . import parameters
 from .base import SpectralEstimator
 from .declaration import After, estimator
@@ -164,21 +164,22 @@ class NetworkEstimator(NetworkAttributes):
         target, runner = self.model_.embed(points, self._runner()), self._runner()
         held = [self._hold_out(points, measure, target, label == fold, runner) for fold in range(folds)]
         weight = np.concatenate([measure[label == fold] for fold in range(folds)])
-        judge = Judge.of(RowFacts.join([facts for facts, _ in held]), ALL_FACTS, weight)
-        self.calibration_ = Calibration.of([(judge.judge(facts), errors) for facts, errors in held], judge)
+        judge = calibrated_judge([(facts, names) for facts, names, _ in held], weight)
+        self.calibration_ = Calibration.of([(judge.judge(facts), errors) for facts, _, errors in held], judge)
         ownership.freeze(self.calibration_)
         return self
 
     def _hold_out(
         self, points: Array, measure: Array, target: Array, held: Array, runner: Threads
-    ) -> tuple[RowFacts, Array]:
-        """Return facts and errors of the rows ``held`` by a network that is trained on the others."""
+    ) -> tuple[RowFacts, tuple[str, ...], Array]:
+        """Return facts, their names and errors of the rows ``held`` by a network that is trained on the others."""
         fold: Self = clone(self)
         fold._fit(points[~held], measure[~held])
         Z, embedding, facts = fold._embed_rows(points[held])
-        facts = fold._second_opinion().add(fold._domain().add(facts, Z, runner), embedding, Z, runner)
+        domain = fold._domain()
+        facts = fold._second_opinion().add(domain.add(facts, Z, runner), embedding, Z, runner)
         motion = Alignment.of(fold.model_.embed(points[~held], runner), target[~held], rescale=False)
-        return facts, np.linalg.norm(motion(embedding) - target[held], axis=1)
+        return facts, domain.judge.names, np.linalg.norm(motion(embedding) - target[held], axis=1)
 
     def _find_domain(self) -> Domain:
         known = self.model_.sentinel.known
@@ -191,8 +192,9 @@ class NetworkEstimator(NetworkAttributes):
 
     def _adopt_network(self, encoder: Network, points: Array, measure: Array, runner: Threads) -> Array:
         """Store an encoder with its sample, and return its embedding of the points."""
-        for name in ("_witness", "_judges", "calibration_"):  # caches of an earlier fit
+        for name in ("_witness", "calibration_"):  # caches of an earlier fit
             self.__dict__.pop(name, None)
+        self._compared = {}
         places = encoder.embed(points, runner)
         sentinel = DomainGuard.of(Samples.of(points, places, measure), runner)
         self.model_ = NetworkModel(encoder, sentinel)
