@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 import numpy as np
+from scipy.stats import binom
 from sklearn.utils.extmath import randomized_svd
 
 from ._runtime.typing import FREE, POSITIVE, WHOLE, Array, Axes
@@ -35,7 +36,8 @@ TAIL_SHARE = 0.1  # of the rows beyond q
 LEAST_SCALE = 1e-3  # of a fact, in units of its logarithm
 
 LOW = "low "  # before the name of a fact of which small values are strange
-FACTS_OF_FITS = ("low support", "residual", "disagreement", "round_trip")  # honest about held-out rows only
+SUPPORT = LOW + "support"
+FACTS_OF_FITS = (SUPPORT, "residual", "disagreement", "round_trip")  # honest about held-out rows only
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,13 +119,19 @@ class Judge:
         return replace(judge, scores=scores[order], weight=_cap_copies(scores, weight[others])[order])
 
     def score(self, facts: RowFacts) -> Array:
-        """Return the score of each row. A row that equals a training row has -inf."""
+        """Return the score of each row. One that equals a training row is strange by its support only, else -inf.
+
+        Training rows may have little support: those far from all landmarks.
+        """
         with np.errstate(over="ignore"):
             tails = -np.log(TAIL_SHARE) + (_columns(facts, self.names) - self.start) / self.scale
         main = tails[:, 0]
         others = np.fmax.reduce(tails[:, 1:], axis=1, initial=-np.inf)
         score = np.fmax(main, OTHERS_SLOPE * (others - OTHERS_FROM))
-        return np.where(np.isneginf(main), -np.inf, score)
+        copy = np.full(len(main), -np.inf)
+        if SUPPORT in self.names[1:]:
+            copy = OTHERS_SLOPE * (tails[:, self.names.index(SUPPORT)] - OTHERS_FROM)
+        return np.where(np.isneginf(main), copy, score)
 
     def p_value(self, score: Array) -> Array:
         """Return (1 + weight of the rows with a score at least as high) / (1 + weight of all rows).
@@ -135,10 +143,28 @@ class Judge:
         total = below[-1]
         p = (1 + total - below[np.searchsorted(self.scores, score, side="left")]) / (1 + total)
         if total <= TAIL_RULE_UP_TO and len(self.scores):
-            largest = max(float(self.scores[-1]), -600.0)
-            p = np.where(score > largest, np.exp(-np.clip(score - largest, 0.0, 600.0)) / (1 + total), p)
+            p = np.where(score > self.scores[-1], self._tail(score), p)
         values: Array = p
         return values
+
+    def _tail(self, score: Array) -> Array:
+        """Return p-values beyond the largest score: they are divided by e for every unit."""
+        finite = self.scores[np.isfinite(self.scores)]
+        beyond = np.clip(score - (finite[-1] if len(finite) else 0.0), 0.0, 600.0)
+        p: Array = np.exp(-beyond) / (1 + self.weight.sum())
+        return p
+
+    def alarms(self, score: Array, flag: Array, level: float = LEVEL) -> bool:
+        """Return whether a batch holds rows that rows like the training rows do not explain.
+
+        One in a hundred of these is flagged as well. So either more rows are flagged than that (with a probability of
+        1 in 1000), or one is so strange that the tail of the training scores, continued, has it in less than 1 of 100
+        batches of this size.
+        """
+        if not flag.any():
+            return False
+        rarest = float(self._tail(score[flag]).min())
+        return bool(rarest * len(flag) < LEVEL or binom.sf(int(flag.sum()) - 1, len(flag), level) < 1e-3)
 
     def judge(self, facts: RowFacts, level: float = LEVEL) -> Trust:
         """Return the facts with their verdict. Rows with no training row in reach are always flagged."""
@@ -167,14 +193,16 @@ def _columns(facts: RowFacts, names: tuple[str, ...]) -> Array:
 def upper_tail(values: Array) -> tuple[float, float]:
     """Return q and s: the 90 % quantile, and the mean excess over it of an exponential tail with the same median.
 
-    The median excess, because a few outliers among the rows would stretch the mean.
+    The median excess, because a few outliers among the rows would stretch the mean. It is at least half of what an
+    exponential distribution has with the same distance from median to q: few rows may be equally strange by chance.
     """
     values = values[np.isfinite(values)]
     if not len(values):
         return 0.0, 1.0
-    start = float(np.quantile(values, 1 - TAIL_SHARE))
+    middle, start = (float(q) for q in np.quantile(values, [0.5, 1 - TAIL_SHARE]))
     excess = values[values > start] - start
-    return start, max(float(np.median(excess)) / np.log(2.0) if len(excess) else 0.0, LEAST_SCALE)
+    beyond = float(np.median(excess)) / np.log(2.0) if len(excess) else 0.0
+    return start, max(beyond, 0.5 * (start - middle) / np.log(0.5 / TAIL_SHARE), LEAST_SCALE)
 
 
 def _cap_copies(scores: Array, weight: Array) -> Array:
@@ -390,7 +418,7 @@ class Reference:
         """Return the judge by support alone, where there are no features: of a precomputed matrix."""
         masses = self._two_quantiles() if self.masses is None else self.masses
         facts = self.facts(masses)
-        return Judge.of(facts, ("low support",), np.ones(len(masses)))
+        return Judge.of(facts, (SUPPORT,), np.ones(len(masses)))
 
     def _two_quantiles(self) -> Array:
         """Return masses with the median and the 1 % quantile of this reference, and an exponential lower tail."""

@@ -124,7 +124,7 @@ def test_ten_updates_into_new_regions_add_landmarks_and_end_near_a_full_refit(n_
     in_steps(model, rows, 2000)
     assert 320 < len(model.landmarks_) < 600
     assert len(model.landmarks_) == report_of(model).n_anchors
-    assert not model.trust(grid).flag.any()  # all of the curve is known now
+    assert model.trust(grid).flag.mean() < 0.03  # all of the curve is known now; 1 % of rows like these are flagged
     np.testing.assert_array_equal(rows[model.landmark_indices_], model.landmarks_)
     error = aligned_error(model.transform(grid), refitted(model, rows).transform(grid, on_far="keep"))
     assert error < 0.05
@@ -162,9 +162,9 @@ def test_an_exact_pass_after_updates_takes_back_what_they_approximated():
     rough = in_steps(Roseland(3, n_neighbors=None, **OPTIONS), rows, 150, 4)
     model.update(rows[300:], source=rows)
     assert (
-        aligned_error(model.transform(Z), refit.transform(Z))
+        aligned_error(quietly(model.transform, Z), quietly(refit.transform, Z))
         < 1e-9
-        < aligned_error(rough.transform(Z), refit.transform(Z))
+        < aligned_error(quietly(rough.transform, Z), quietly(refit.transform, Z))
     )
 
 
@@ -227,7 +227,7 @@ def test_drift_is_reported_and_larger_when_the_data_change():
 
 
 def test_a_few_outliers_become_no_landmarks_but_a_crowd_does():
-    model = Roseland(2, landmarks=60, kernel="gaussian", updatable=True, random_state=0).fit(X)
+    model = Roseland(2, landmarks=60, kernel="gaussian", updatable=True, random_state=0).fit(cloud(0, rows=400))
     outliers = np.vstack([MORE[:20], [[40.0, 0, 0], [0, 40.0, 0]]])
     model.update(outliers)
     assert model.report_.drift.landmarks == 0
@@ -369,10 +369,10 @@ def test_it_keeps_the_components_the_fit_chose(wanted):
 def test_nearly_equal_eigenvalues_do_not_spin():
     rows = flat_torus(3000, random_state=0)  # the first four are equal but for sampling
     model = Roseland(2, landmarks=300, updatable=True, random_state=0).fit(rows[:1500])
-    before = model.transform(rows[:1500])
+    before = quietly(model.transform, rows[:1500])
     for part in np.array_split(rows[1500:], 5):
         model.update(part)
-    assert moved(before, model.transform(rows[:1500])) < 0.05  # though two of four are kept
+    assert moved(before, quietly(model.transform, rows[:1500])) < 0.05  # though two of four are kept
 
 
 @pytest.mark.parametrize("n_neighbors", [None, 16])

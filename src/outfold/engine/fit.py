@@ -94,7 +94,7 @@ class Fit:
     def domain(self, view: Eigenproblem, runner: Threads) -> Domain:
         """Return what new rows are compared with."""
         sample = self.sample or (None if view.given else TrainingSample.of(self.anchors.points, self.anchors.measure))
-        return Domain.of_model(self.model, sample, view.feature_metric, runner)
+        return Domain.of_model(self.model, sample, view.feature_metric, runner, self.sample is not None)
 
 
 def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:

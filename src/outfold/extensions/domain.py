@@ -16,6 +16,7 @@ from ..neighbors import Search
 from ..trust import (
     ISOLATION_NEIGHBORS,
     REFERENCE_ROWS,
+    SUPPORT,
     TAIL_SHARE,
     Isolation,
     Judge,
@@ -72,21 +73,34 @@ class Domain:
     judge: Judge
 
     @classmethod
-    def of_model(cls, model: RowModel, sample: TrainingSample | None, metric: Metric | None, runner: Threads) -> Domain:
-        """Return the domain of a fitted model; ``sample`` is None if its matrix is precomputed."""
+    def of_model(
+        cls,
+        model: RowModel,
+        sample: TrainingSample | None,
+        metric: Metric | None,
+        runner: Threads,
+        through_landmarks: bool,
+    ) -> Domain:
+        """Return the domain of a fitted model; ``sample`` is None if its matrix is precomputed.
+
+        ``through_landmarks``: the anchors are only some of the training rows, so these see them as new rows do.
+        """
         known = model.rule.training_rows
         if known is not None:
             return cls._with_judge(None, *known)
-        return cls.of_support(model.reference) if sample is None else cls.of(sample, metric or Metric(), runner)
+        if sample is None:
+            return cls.of_support(model.reference)
+        support = model.evidence(sample.points, runner).support if through_landmarks else None
+        return cls.of(sample, metric or Metric(), runner, support)
 
     @classmethod
-    def of(cls, sample: TrainingSample, metric: Metric, runner: Threads) -> Domain:
-        """Return the domain of a sample, in the metric of the method."""
+    def of(cls, sample: TrainingSample, metric: Metric, runner: Threads, support: Array | None = None) -> Domain:
+        """Return the domain of a sample, in the metric of the method; ``support`` of its rows if that is a fact."""
         points = sample.points
         search = neighbors.build(metric.fit(points), "auto")
         lists = search.closest(points, min(ISOLATION_NEIGHBORS + 1, len(points)), runner)
         isolation = Isolation.of(lists.ptr, lists.index, lists.squared, sample.measure)
-        return cls._with_judge(search, isolation, points[isolation.sample])
+        return cls._with_judge(search, isolation, points[isolation.sample], support)
 
     @classmethod
     def of_support(cls, reference: Reference) -> Domain:
@@ -94,10 +108,15 @@ class Domain:
         return cls(search=None, isolation=None, axes=None, judge=reference.judge())
 
     @classmethod
-    def _with_judge(cls, search: Search | None, isolation: Isolation, points: Array) -> Domain:
+    def _with_judge(
+        cls, search: Search | None, isolation: Isolation, points: Array, support: Array | None = None
+    ) -> Domain:
         axes = PrincipalAxes.of(points) if len(points) else None
         names = ("isolation", *(() if axes is None else axes.names))
-        judge = Judge.of(cls._facts_alone(isolation, axes, points), names, isolation.weight)
+        facts = cls._facts_alone(isolation, axes, points)
+        if support is not None:
+            names, facts = (*names, SUPPORT), replace(facts, support=support)
+        judge = Judge.of(facts, names, isolation.weight)
         return cls(search=search, isolation=isolation, axes=axes, judge=judge)
 
     @staticmethod

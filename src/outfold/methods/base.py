@@ -34,10 +34,10 @@ from ..engine.inverse import InverseModel
 from ..engine.report import Report
 from ..exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
 from ..extensions import Auto, Nystrom
-from ..extensions.calibration import SecondOpinion
+from ..extensions.calibration import Calibration, SecondOpinion
 from ..extensions.domain import Domain, TrainingSample
 from ..extensions.samples import Extension, Model, Samples
-from ..trust import LEVEL, RowFacts, Trust
+from ..trust import LEVEL, Judge, RowFacts, Trust
 from . import parameters
 from .declaration import estimator
 from .parameters import ExtensionChoice, Specification
@@ -290,8 +290,10 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             blocks of rows.
             A Dask array or DataFrame: a lazy one is returned, with its chunks or divisions.
         on_far : {"warn", "nan", "raise", "nearest"}
-            What to do with rows outside the training data: embed them and warn, return NaN, raise, or return the
-            embedding of the nearest training point. A lazy result does not warn: see ``trust(X).flag``.
+            What to do with rows outside the training data, those with ``trust(X).flag``: embed them and warn, return
+            NaN, raise, or return the embedding of the nearest training point. One in a hundred rows like the training
+            rows is flagged too: "warn" and "raise" do so if there are more, or if one is far outside. A lazy result
+            does not warn.
         out : array, memmap or path ending in .npy, .parquet or .zarr, optional
             Where the embedding goes, block by block; it is returned. A file appears when it is complete. For a Dask
             collection, a path ending in .zarr or .parquet (a folder of files).
@@ -346,21 +348,23 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             told = f"The embedding of {shape[0]} rows needs"
             check_fits(float(np.prod(shape)) * dtype.itemsize, told, "out='embedding.npy' writes it to disk.")
             out = np.empty(shape, dtype)
-        flags: list[Array] = []
+        found: list[tuple[Array, Array]] = []
         with writers.open_writer(out, shape, dtype, list(self.get_feature_names_out())) as write:
             bar = self._runner().bar("embedding", len(rows))
             for block, points in rows.blocks(STREAMED_ROWS):
                 embedding, facts = self.model_.look(points, Threads(self.n_jobs))
                 if on_far != "keep":
                     trust = self._judge(points, embedding, facts)
-                    flags.append(trust.flag)
+                    found.append((trust.flag, trust.score))
                     if on_far != "warn":
                         self._answer_far(on_far, points, embedding, trust, block.start)
                 write(block, embedding.astype(dtype, copy=False))
                 bar.update(len(points))
             bar.close()
-        flag = np.concatenate(flags) if flags else np.zeros(len(rows), bool)
-        if on_far == "warn" and flag.any():
+        if on_far != "warn" or not found:
+            return out
+        flag, score = (np.concatenate(part) for part in zip(*found))
+        if self._judge_of_rows().alarms(score, flag):
             self._warn_far(int(flag.sum()), len(flag), f"the first is row {flag.argmax()}", 5)
         return out
 
@@ -414,13 +418,15 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
 
     def _judge(self, Z: Array, embedding: Array, facts: RowFacts, level: float = LEVEL) -> Trust:
         """Return the facts that decide about the rows, and the verdict."""
-        domain, runner = self._domain(), self._runner()
-        facts = domain.add(facts, Z, runner)
-        judge = getattr(self, "calibration_", None) and self.calibration_.judge
-        if judge is None:
-            return domain.judge.judge(facts, level)
-        opinion = self._second_opinion()
+        judge, runner = self._judge_of_rows(), self._runner()
+        facts = self._domain().add(facts, Z, runner)
+        opinion = self._second_opinion() if "disagreement" in judge.names else None
         return judge.judge(facts if opinion is None else opinion.add(facts, embedding, Z, runner), level)
+
+    def _judge_of_rows(self) -> Judge:
+        """Return the judge of a calibrated model, by all facts; else the one by the facts of the domain."""
+        calibration: Calibration | None = getattr(self, "calibration_", None)
+        return self._domain().judge if calibration is None or calibration.judge is None else calibration.judge
 
     def _add_evidence(self, Z: Array, embedding: Array, trust: Trust, coverage: float = 0.9) -> Trust:
         """Return the trust with the facts that do not decide, and the error radius of a calibrated model."""
@@ -443,11 +449,13 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         return cache["domain"]
 
     def _find_domain(self) -> Domain:
-        sample = getattr(self, "_training_sample", None)
-        if sample is None and self._precomputed_parameter() is None:
+        stored = getattr(self, "_training_sample", None)
+        sample = stored
+        if stored is None and self._precomputed_parameter() is None:
             sample = TrainingSample.of(np.asarray(self.landmarks_), self._anchor_measure)
         model: Any = self.model_
-        return Domain.of_model(model, sample, self._fitted_recipe.view.feature_metric, self._runner())
+        metric = self._fitted_recipe.view.feature_metric
+        return Domain.of_model(model, sample, metric, self._runner(), stored is not None)
 
     def _second_opinion(self) -> SecondOpinion | None:
         """Return the second extension, fitted on first use; None for a precomputed matrix."""
@@ -576,7 +584,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
 
     def _answer_far(self, on_far: str, Z: Array, embedding: Array, trust: Trust, start: int = 0) -> None:
         far = np.flatnonzero(trust.flag)
-        if not len(far):
+        if not len(far) or (on_far in ("warn", "raise") and not self._judge_of_rows().alarms(trust.score, trust.flag)):
             return
         first = f"the first is row {start + far[0]}, p-value {trust.p_value[far[0]]:.2g}"
         if on_far == "raise":

@@ -89,7 +89,7 @@ class EmbeddingOutliers(OutlierMixin, BaseEstimator):
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(fitted, "feature_names_in_"):
             self.feature_names_in_ = fitted.feature_names_in_
-        self.offset_ = -_highest_inside(_judge_of(fitted), level)
+        self.offset_ = -_highest_inside(fitted._judge_of_rows(), level)
         return self
 
     def _check_prefit(self, X: Data) -> None:
@@ -154,13 +154,6 @@ class EmbeddingOutliers(OutlierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
         return tags
-
-
-def _judge_of(fitted: SpectralEstimator) -> Judge:
-    """Return the judge of ``trust``."""
-    calibration = getattr(fitted, "calibration_", None)
-    judge: Judge | None = None if calibration is None else calibration.judge
-    return fitted._domain().judge if judge is None else judge
 
 
 def _metric_of(fitted: SpectralEstimator) -> Metric:
