@@ -24,6 +24,9 @@ from ..operators.concerns import MOST_CONCERNS
 from ..trust import RowFacts, calibrated_judge
 from .fit import Fit, Recipe, extend_fit, extend_model, fit_recipe
 
+MOST_TURN = 20.0  # degrees by which the subspace of a fold may turn
+LEAST_GAP = 0.2  # relative gap after the last coordinate: with less, a few rows more may exchange it for the next
+LOOKED_BEYOND = 5  # coordinates beyond those asked for, to find a clear gap
 SWITCH_MARGIN = 0.5  # standard errors by which another extension must beat `Nystrom`, the method's own rule
 
 
@@ -258,7 +261,54 @@ def calibrate(sample: Sample, recipe: Recipe, extension: Extension, count: int, 
     for part in parts:
         trust = judge.judge(part.facts)
         found.append((trust, part.errors(sample, recipe, trust.flag, runner)))
-    return Calibration.of(found, judge)
+    return Calibration.of(found, judge, find_instability(sample, recipe, [part.fold for part in parts], runner))
+
+
+def find_instability(sample: Sample, recipe: Recipe, parts: list[Fold], runner: Threads) -> tuple[str, ...]:
+    """Return why the coordinates of fits of nearly all rows differ, with what to do; nothing if they do not."""
+    components = {fold.found.report.components for fold in parts}
+    if max(components) > max(1, recipe.clusters if isinstance(recipe.clusters, int) else 1):
+        counts = " to ".join(str(count) for count in sorted({min(components), max(components)}))
+        return (
+            f"Error radii may not hold: the graph has {counts} components, depending on which rows are left out, and "
+            "the coordinates follow them. Raise n_neighbors until it is connected.",
+        )
+    turn = max(subspace_angle(fold.found.embedding, sample.embedding[fold.rest]) for fold in parts)
+    gaps = [fold.found.report.relative_gaps[-1] for fold in parts if fold.found.report.relative_gaps]
+    gap = float(np.median(gaps)) if gaps else np.nan
+    if turn <= MOST_TURN and not gap < LEAST_GAP:
+        return ()
+    count = sample.embedding.shape[1]
+    why = f", because eigenvalues {count} and {count + 1} nearly coincide" if gap < LEAST_GAP else ""
+    return (
+        f"Error radii may not hold: the space of the {count} coordinates turns by up to {turn:.0f} degrees if a part of "
+        f"the rows is left out{why}. {_stable_count(sample, recipe, count, runner)}",
+    )
+
+
+def _stable_count(sample: Sample, recipe: Recipe, count: int, runner: Threads) -> str:
+    """Return the advice which number of coordinates ends before a clear gap between eigenvalues."""
+    more = replace(recipe, wanted=min(count + LOOKED_BEYOND, len(sample.X) - 2), clip_to_rank=True)
+    try:
+        found = fit_recipe(InMemory(sample.X), more, sample.measure, np.random.default_rng(SEED), runner)
+    except ValueError:  # beyond the rank
+        return "Ask for fewer coordinates."
+    gaps = np.array(found.report.relative_gaps)
+    able = 1 + np.flatnonzero(gaps >= LEAST_GAP)
+    able = able[able != count]
+    if not len(able):
+        return "No number of coordinates near it ends before a clear gap."
+    nearest = int(able[np.argmin(np.abs(able - count) - 0.5 * (able > count))])
+    asked = f"n_components={nearest}" if recipe.clusters == 1 else f"n_clusters={nearest + 1}"
+    return f"Pass {asked}, which ends before a clear gap."
+
+
+def subspace_angle(moving: Array | None, fixed: Array) -> float:
+    """Return the largest angle, in degrees, between the spans of two sets of coordinates of the same rows."""
+    assert moving is not None
+    bases = [np.linalg.qr(values - values.mean(axis=0))[0] for values in (moving, fixed)]
+    least = np.linalg.svd(bases[0].T @ bases[1], compute_uv=False).min()
+    return float(np.degrees(np.arccos(np.clip(least, 0.0, 1.0))))
 
 
 def compare_maps(known: Samples, specs: Sequence[Extension], count: int, runner: Threads) -> list[Candidate]:

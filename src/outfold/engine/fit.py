@@ -353,6 +353,7 @@ def report_on(
         multiplicity=max(operator.trivial_among(values), operator.parts.count),
         residual=float(relative.max(initial=0.0)),
         gap=float(size[kept.max()] - size[after]) if after < len(values) else float("nan"),
+        relative_gaps=problem.normalization.relative_gaps(distance, kept),
         trace=operator.trace(),
         negative_mass=negative,
         amplification=float(max(1.0, problem.normalization.amplification(values[kept]))),

@@ -68,6 +68,9 @@ class Report:
     warnings: tuple[str, ...] = field(default=())
     clusters: ClusterCount | None = None  #: how n_clusters="auto" was resolved
     drift: Drift | None = None  #: changes by the last update; None before the first
+    #: After each selected eigenpair, how much farther from the trivial eigenvalue the next pair is, relative to the
+    #: nearer of the two. Coordinates turn into each other where that is small. NaN if the next was not computed.
+    relative_gaps: Annotated[tuple[float, ...], FREE] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         sizes = ", ".join(map(str, self.component_sizes[:5])) + (", ..." if self.components > 5 else "")

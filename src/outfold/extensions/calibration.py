@@ -73,10 +73,16 @@ class Calibration:
     scores: Annotated[Array, Axes("s")]
     effective: Annotated[float, POSITIVE]  # effective number of independent rows: errors in one fold are correlated
     judge: Judge | None = None  # by all facts, of held-out rows; None: a file of 0.1.0
+    notes: tuple[str, ...] = ()  # why the radii may not hold
 
     @classmethod
-    def of(cls, held: Iterable[tuple[Trust, Array]], judge: Judge | None = None) -> Calibration:
-        """Fit to the evidence and the errors of held-out rows, fold by fold. Rows outside the data are left out."""
+    def of(
+        cls, held: Iterable[tuple[Trust, Array]], judge: Judge | None = None, notes: tuple[str, ...] = ()
+    ) -> Calibration:
+        """Fit to the evidence and the errors of held-out rows, fold by fold. Rows outside the data are left out.
+
+        With ``notes`` the folds disagree, and the radii are those of the fold with the largest errors.
+        """
         parts = [(_features(trust)[~trust.flag], error[~trust.flag]) for trust, error in held]
         facts, errors = np.vstack([f for f, _ in parts]), np.concatenate([e for _, e in parts])
         if len(errors) < 20:
@@ -91,9 +97,11 @@ class Calibration:
         gram = centred.T @ centred + len(logs) * 1e-2 * np.eye(facts.shape[1])
         slopes = np.linalg.solve(gram, centred.T @ (logs - logs.mean())) / np.where(spread > 0, spread, 1.0)
         centre = facts.mean(axis=0)
-        shrink = np.sqrt((len(parts) - 1) / (len(parts) + 1))
-        scores = shrink * errors / np.exp((facts - centre) @ slopes)
-        effective = _effective(np.log(np.maximum(scores, floor)), [len(e) for _, e in parts])
+        scores = errors / np.exp((facts - centre) @ slopes)
+        sizes = [len(e) for _, e in parts]
+        effective = _effective(np.log(np.maximum(scores, floor)), sizes)
+        if notes:
+            scores = max((g for g in np.split(scores, np.cumsum(sizes)[:-1]) if len(g)), key=np.median)
         return cls(
             lowest=lowest,
             highest=highest,
@@ -102,6 +110,7 @@ class Calibration:
             scores=np.sort(scores),
             effective=effective,
             judge=judge,
+            notes=notes,
         )
 
     def radius(self, trust: Trust, coverage: float) -> Array:

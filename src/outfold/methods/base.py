@@ -506,6 +506,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         sample, recipe = cross_fit.fit_sample(source, measure, recipe, rows, len(self.eigenvalues_), epsilon, runner)
         self.calibration_ = cross_fit.calibrate(sample, recipe, extension, folds, runner)
         ownership.freeze(self.calibration_)
+        for text in self.calibration_.notes:
+            warnings.warn(text, SpectrumWarning, stacklevel=2)
         return self
 
     def _stored_rows(self) -> TrainingSample:

@@ -183,6 +183,9 @@ class Scaled(Normalization):
     def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
         return float(np.abs(values[values < 0]).sum() / np.abs(values).sum())
 
+    def relative_gaps(self, distance: Array, kept: Array) -> tuple[float, ...]:
+        return ()
+
 
 @dataclass(frozen=True)
 class Placement(Gathered):

@@ -377,6 +377,18 @@ class Normalization:
         """Return the negative part of sum |lambda|."""
         return 0.0
 
+    def relative_gaps(self, distance: Array, kept: Array) -> tuple[float, ...]:
+        """Return | d_next - d | / min(d_next, d) after each pair in ``kept``; none if coordinates are not eigenvectors.
+
+        d is the distance of an eigenvalue from the trivial one.
+        """
+        following = np.append(np.maximum(distance, 0.0), np.nan)[kept + 1]
+        own = np.maximum(distance[kept], 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gaps = np.abs(following - own) / np.minimum(following, own)
+        gaps[(own == 0) & (following == 0)] = 0.0  # contrasts between components
+        return tuple(float(gap) for gap in gaps)
+
 
 def not_rounding(
     values: Array, kept: Array, operator: Operator, asked: str, clip: bool, skip: int, hint: str = ""
