@@ -1,5 +1,7 @@
 """How far to believe a position: the facts about a point, and bands that hold what they promise."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -9,13 +11,28 @@ from sklearn.exceptions import NotFittedError
 from catalogue import ALL_METHODS, cloud, new_points, quietly
 from outfold import DiffusionMaps, KernelPCA, LocallyLinearEmbedding, Roseland
 from outfold._runtime.threads import Threads
-from outfold.datasets import circle, s_curve
+from outfold.data.sources import InMemory
+from outfold.datasets import circle, noisy_moons, s_curve, sphere
+from outfold.engine import cross_fit
+from outfold.exceptions import SpectrumWarning
+from outfold.extensions import Nystrom
 from outfold.extensions.alignment import Alignment
 from outfold.extensions.calibration import SECOND_OPINION_CENTRES, Calibration, SecondOpinion, _effective
 from outfold.extensions.samples import Samples
-from outfold.trust import Trust
+from outfold.trust import RowFacts, Trust
 
 RUN = Threads(1)
+
+
+def opinion_on(witness, Z, embedding=None):
+    """The facts of rows by the second opinion."""
+    embedding = np.zeros((len(Z), 2)) if embedding is None else embedding
+    return witness.add(RowFacts(support=np.zeros(len(Z))), embedding, Z, RUN)
+
+
+def trusted(support, flag):
+    none = np.zeros(len(support))
+    return Trust(support=support, flag=flag, p_value=none, score=none)
 
 
 @pytest.fixture(scope="module")
@@ -35,26 +52,17 @@ def test_the_residual_kernel_is_what_the_points_leave_unexplained():
     level, V = np.linalg.eigh(K)
     kept = level > 1e-6 * level[-1]
     expected = 1 - np.square(k @ V[:, kept] / np.sqrt(level[kept])).sum(axis=1)
-    _, residual, _ = witness.facts(Z, RUN)
+    residual = opinion_on(witness, Z).residual
     np.testing.assert_allclose(residual, np.clip(expected, 0, 1), atol=1e-9)
     assert residual[20:].max() < 1e-4  # training points explain themselves
-    far = witness.facts(np.full((1, 3), 1e3), RUN)
-    assert far[1] == pytest.approx(1.0)
-
-
-def test_the_distance_is_in_units_of_the_nearest_points_neighbours():
-    X = cloud(1, rows=80)
-    Z = new_points(X, 1, 20)
-    to, among = cdist(Z, X), np.sort(cdist(X, X), axis=1)
-    expected = to.min(axis=1) / np.maximum(among[:, 8], 0.1 * np.median(among[:, 8]))[to.argmin(axis=1)]
-    np.testing.assert_allclose(SecondOpinion.of(known(X), RUN).facts(Z, RUN)[0], expected, rtol=1e-9)
+    assert opinion_on(witness, np.full((1, 3), 1e3)).residual == pytest.approx(1.0)
 
 
 def test_the_second_opinion_agrees_where_a_function_is_smooth_and_not_where_it_is_noise():
     X = s_curve(400, random_state=0)[0]
     smooth, noise = X[:, [0]], np.random.default_rng(0).normal(size=(400, 1))
     off = [
-        np.abs(SecondOpinion.of(known(X, values), RUN).facts(X, RUN)[2] - values).mean() / values.std()
+        opinion_on(SecondOpinion.of(known(X, values), RUN), X, values).disagreement.mean() / values.std()
         for values in (smooth, noise)
     ]
     assert off[0] < 0.05 < 0.4 < off[1]
@@ -70,10 +78,8 @@ def test_bands_hold_where_rows_of_a_fold_err_together(rho):
         support = rng.normal(size=(11, 40))
         errors = np.exp(logs - 0.7 * support)
         flags = np.zeros(40, bool)
-        found = Calibration.of((Trust(support=support[i], flag=flags), errors[i]) for i in range(10))
-        # a joint fit adds a fold's worth of rows to one more fold than those of the calibration did
-        fresh = errors[10] * np.sqrt(9 / 11)
-        held.append((fresh <= found.radius(Trust(support=support[10], flag=flags), 0.9)).mean())
+        found = Calibration.of((trusted(support[i], flags), errors[i]) for i in range(10))
+        held.append((errors[10] <= found.radius(trusted(support[10], flags), 0.9)).mean())
     assert 0.87 <= np.mean(held) <= 0.95  # 300 draws of ten folds leave a standard error of up to 0.02
 
 
@@ -81,12 +87,10 @@ def test_bands_are_wider_where_the_facts_say_so():
     rng = np.random.default_rng(0)
     support, flags = rng.normal(size=500), np.zeros(500, bool)
     errors = np.exp(-support + 0.2 * rng.normal(size=500))
-    found = Calibration.of([(Trust(support=support, flag=flags), errors)] * 2)
-    poor, rich = found.radius(Trust(support=np.array([-1.0, 1.0]), flag=np.zeros(2, bool)), 0.9)
+    found = Calibration.of([(trusted(support, flags), errors)] * 2)
+    poor, rich = found.radius(trusted(np.array([-1.0, 1.0]), np.zeros(2, bool)), 0.9)
     assert poor / rich == pytest.approx(np.exp(2), rel=0.1)
-    assert (
-        found.radius(Trust(support=np.zeros(1), flag=np.ones(1, bool)), 0.9) == np.inf
-    )  # outside the data nothing is promised
+    assert found.radius(trusted(np.zeros(1), np.ones(1, bool)), 0.9) == np.inf  # outside the data nothing is promised
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "adaptive"])
@@ -128,23 +132,92 @@ def test_every_method_can_be_calibrated(name):
         assert not np.isnan(fact).any()
 
 
-def test_landmark_models_are_calibrated_on_rows(curve):
+def test_landmark_models_are_calibrated_on_the_rows_they_store_or_on_others(curve):
     for estimator in (Roseland(2, landmarks=80, random_state=0), DiffusionMaps(2, landmarks=150, random_state=0)):
         model = estimator.fit(curve)
-        with pytest.raises(ValueError, match=r"no training rows to hold out.*Pass X"):
-            model.calibrate()
-        error = model.calibrate(curve, folds=4).trust(curve[:10]).error
-        assert np.isfinite(error).all()
+        own = quietly(model.calibrate, folds=4).trust(curve[:10]).error
+        given = quietly(model.calibrate, curve, folds=4).trust(curve[:10]).error
+        assert np.isfinite([own, given]).all()
+        np.testing.assert_allclose(np.median(own), np.median(given), rtol=0.5)
 
 
-def test_given_distances_are_calibrated_by_support_alone(curve):
+def test_a_model_of_0_1_0_with_landmarks_stores_no_rows(curve):
+    model = Roseland(2, landmarks=80, random_state=0).fit(curve)
+    model._training_sample = None  # as files of 0.1.0 load
+    with pytest.raises(ValueError, match=r"no training rows to hold out.*Pass X"):
+        model.calibrate()
+
+
+def test_rows_outside_the_data_do_not_enter_the_joint_fit(curve):
+    """Three far rows among the training data: radii of the others are those of a model without them."""
+    rows = np.random.default_rng(0).permutation(np.vstack([curve, np.eye(3) * 40 + [[0, 0, 9.0]]]))
+    spoilt = quietly(DiffusionMaps(2, kernel="gaussian", epsilon=0.3).fit, rows)
+    runner, recipe = Threads(1), spoilt._fitted_recipe
+    sample, part = cross_fit.fit_sample(InMemory(rows), np.ones(len(rows)), recipe, 5000, 2, 0.3, runner)
+    seen = 0
+    for held in cross_fit.hold_out(sample, part, Nystrom(), 10, runner):
+        outside = np.linalg.norm(held.fold.points, axis=1) > 20
+        errors = held.errors(sample, part, outside, runner)
+        assert np.isnan(errors).tolist() == outside.tolist()
+        if not outside.any():
+            continue
+        seen += 1
+        joined = np.sort(np.append(held.fold.rest, held.fold.held[~outside]))
+        joint = quietly(DiffusionMaps(2, kernel="gaussian", epsilon=0.3).fit, rows[joined]).embedding_
+        fixed = joint[np.searchsorted(joined, held.fold.rest)]
+        onto = Alignment.of(held.fold.found.embedding, fixed, rescale=False)
+        target = joint[np.searchsorted(joined, held.fold.held[~outside])]
+        expected = np.linalg.norm(onto(held.embedding[~outside]) - target, axis=1)
+        np.testing.assert_allclose(errors[~outside], expected, atol=1e-8)
+    assert seen >= 1
+
+
+def test_a_cut_through_equal_eigenvalues_is_a_warning_that_names_the_number_to_keep():
+    X = sphere(400, random_state=0)
+    with pytest.warns(SpectrumWarning, match=r"eigenvalues 2 and 3 nearly coincide\. Pass n_components=3"):
+        cut = DiffusionMaps(2).fit(X).calibrate(folds=4)
+    assert len(cut.calibration_.notes) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        whole = DiffusionMaps(3).fit(X).calibrate(folds=4)
+    assert whole.calibration_.notes == ()
+
+
+def test_a_graph_whose_components_depend_on_the_rows_is_a_warning_and_radii_are_those_of_the_worst_fold():
+    X, _ = noisy_moons(600, random_state=4)
+    model = quietly(DiffusionMaps(2, n_neighbors=6).fit, X)
+    with pytest.warns(SpectrumWarning, match="components, depending on which rows are left out"):
+        model.calibrate(folds=4)
+    assert len(model.calibration_.scores) <= 150  # those of one fold
+
+
+def test_the_angle_between_subspaces_is_the_largest_principal_angle():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(50, 3))
+    A -= A.mean(axis=0)
+    turn = np.radians(25)
+    other = rng.normal(size=50)
+    other -= other.mean()
+    other -= np.linalg.qr(A)[0] @ (np.linalg.qr(A)[0].T @ other)
+    Q = np.linalg.qr(A)[0]
+    B = np.column_stack([Q[:, :2], np.cos(turn) * Q[:, 2] + np.sin(turn) * other / np.linalg.norm(other)])
+    assert cross_fit.subspace_angle(A, B @ rng.normal(size=(3, 3)) + 7.0) == pytest.approx(25.0, abs=1e-6)
+    assert cross_fit.subspace_angle(A, A @ rng.normal(size=(3, 3))) == pytest.approx(0.0, abs=1e-5)
+
+
+def test_given_distances_are_calibrated_without_features(curve):
     D = cdist(curve, curve)
     model = DiffusionMaps(2, metric="precomputed").fit(D)
     with pytest.raises(ValueError, match=r"metric='precomputed'.*Pass X"):
         model.calibrate()
     trust = model.calibrate(D, folds=4).trust(D[:10])
     assert np.isfinite(trust.error).all()
-    assert trust.distance is None
+    assert trust.isolation is not None  # the default kernel knows the nearest rows
+    assert (trust.residual, trust.amplitude) == (None, None)
+    affinities = DiffusionMaps(2, kernel="precomputed").fit(np.exp(-(D**2)))
+    far = np.vstack([np.exp(-(D[:2] ** 2)), np.full((1, len(D)), 1e-30)])
+    assert affinities.trust(far).isolation is None
+    assert affinities.trust(far).flag.tolist() == [False, False, True]
 
 
 def test_a_new_fit_forgets_the_calibration_and_the_same_call_gives_the_same_bits(curve):
@@ -185,7 +258,7 @@ def test_weights_of_given_rows_count_as_those_of_the_fit(curve):
 
 
 def test_many_rows_are_sampled(curve):
-    model = KernelPCA(2, kernel="rbf").fit(curve).calibrate(curve, folds=3, rows=60)
+    model = quietly(KernelPCA(2, kernel="rbf").fit(curve).calibrate, curve, folds=3, rows=60)
     assert 20 <= len(model.calibration_.scores) <= 60
 
 

@@ -294,10 +294,10 @@ def test_a_far_row_of_a_joint_batch_is_finite_flagged_and_alone_in_it(sets, alph
     plain = fitted(X, alpha=alpha, n_neighbors=n_neighbors)
     model = ExtendedModel(plain.model_, JointModel(plain.model_))
     batch = np.vstack([Z, [[1e200, 0, 0]], [[300.0, 0, 0]]])
-    embedding, trust = model.look(batch, RUN)
-    np.testing.assert_array_equal(trust.support, plain.trust(batch).support)
+    embedding, facts = model.look(batch, RUN)
+    np.testing.assert_array_equal(facts.support, plain.trust(batch).support)
     assert np.isfinite(embedding).all()
-    assert trust.flag[-2:].all()
+    assert plain.trust(batch).flag[-2:].all()
     np.testing.assert_allclose(embedding[-2], 0, atol=1e-12)
     if n_neighbors is None:  # a far row of a union is a neighbour of its own
         np.testing.assert_allclose(embedding[:-2], model.embed(Z, RUN), atol=1e-12)

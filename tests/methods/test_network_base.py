@@ -87,6 +87,16 @@ def test_there_is_no_kernel_to_lose(model):
 
 
 @BOTH
-def test_there_is_nothing_to_calibrate_with(model):
-    with pytest.raises(ValueError, match="keeps no training rows"):
-        clone(model).fit(cloud(5)).calibrate()
+def test_a_network_is_calibrated_by_networks_of_some_rows(model):
+    X = cloud(5, rows=80)
+    model = clone(model).fit(X)
+    assert model.trust(X[:3]).error is None
+    own = model.calibrate(folds=2).trust(np.vstack([X[:10], np.full((1, 3), 1e4)]))
+    assert np.isfinite(own.error[:10]).all()
+    assert own.error[10] == np.inf
+    assert model.calibration_.judge.names[-1] == "disagreement"
+    given = model.calibrate(X, folds=2).trust(X[:10]).error
+    assert np.isfinite(given).all()
+    with pytest.raises(ValueError, match="belongs to the rows of X"):
+        model.calibrate(sample_weight=np.ones(80))
+    assert not hasattr(clone(model).fit(X), "calibration_")

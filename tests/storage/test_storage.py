@@ -31,10 +31,12 @@ from outfold import (
     graphs,
     load,
     storage,
+    trust,
 )
 from outfold.bandwidths import Bandwidth
 from outfold.distances import Metric
-from outfold.extensions import Barycentric, LeastSquares
+from outfold.engine import fit as engine_fit
+from outfold.extensions import Barycentric, LeastSquares, domain
 from outfold.landmarks import FarthestPoint
 from outfold.methods import Islands
 
@@ -299,7 +301,10 @@ def test_the_embedding_is_kept_only_if_asked(mmap, small, tmp_path):
     ],
     ids=lambda e: type(e).__name__,
 )
-def test_the_size_of_a_landmark_model_does_not_depend_on_the_rows(estimator, tmp_path):
+def test_the_size_of_a_landmark_model_does_not_depend_on_the_rows(estimator, tmp_path, monkeypatch):
+    """Beyond the sample of rows that it stores, here 100 of them."""
+    for module, name in ((engine_fit, "REFERENCE_ROWS"), (domain, "REFERENCE_ROWS"), (trust, "MASSES")):
+        monkeypatch.setattr(module, name, 100)
     sizes = []
     for rows in (1000, 4000):
         fitted(estimator, cloud(0, rows=rows)).save(tmp_path / "m")
@@ -307,8 +312,10 @@ def test_the_size_of_a_landmark_model_does_not_depend_on_the_rows(estimator, tmp
     assert sizes[0] == sizes[1] < 60_000
 
 
-def test_an_updatable_model_of_nearest_landmarks_is_no_larger_than_one_of_all_pairs_of_landmarks(tmp_path):
+def test_an_updatable_model_of_nearest_landmarks_is_no_larger_than_one_of_all_pairs_of_landmarks(tmp_path, monkeypatch):
     """Its sums have an entry for two landmarks that a row has in common, so their number grows up to all pairs."""
+    for module, name in ((engine_fit, "REFERENCE_ROWS"), (domain, "REFERENCE_ROWS"), (trust, "MASSES")):
+        monkeypatch.setattr(module, name, 100)
     for rows in (1000, 4000, 16_000):
         for k in (8, 50):
             fitted(Roseland(landmarks=50, n_neighbors=k, updatable=True, random_state=0), cloud(0, rows=rows)).save(

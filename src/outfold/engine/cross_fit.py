@@ -281,8 +281,8 @@ def find_instability(sample: Sample, recipe: Recipe, parts: list[Fold], runner: 
     count = sample.embedding.shape[1]
     why = f", because eigenvalues {count} and {count + 1} nearly coincide" if gap < LEAST_GAP else ""
     return (
-        f"Error radii may not hold: the space of the {count} coordinates turns by up to {turn:.0f} degrees if a part of "
-        f"the rows is left out{why}. {_stable_count(sample, recipe, count, runner)}",
+        f"Error radii may not hold: the space of the {count} coordinates turns by up to {turn:.0f} degrees if a part "
+        f"of the rows is left out{why}. {_stable_count(sample, recipe, count, runner)}",
     )
 
 

@@ -94,7 +94,8 @@ class Fit:
     def domain(self, view: Eigenproblem, runner: Threads) -> Domain:
         """Return what new rows are compared with."""
         sample = self.sample or (None if view.given else TrainingSample.of(self.anchors.points, self.anchors.measure))
-        return Domain.of_model(self.model, sample, view.feature_metric, runner, self.sample is not None)
+        through_landmarks = self.sample is not None and not view.sees_every_row
+        return Domain.of_model(self.model, sample, view.feature_metric, runner, through_landmarks)
 
 
 def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
@@ -102,9 +103,8 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
     view = recipe.view
     _check_count(recipe, count_positive(measure))
     anchors = recipe.landmarks.select(rows, measure, rng)
-    sample = None
+    some = not (view.given or holds_every_row(anchors, measure))
     if not view.given:
-        sample = None if holds_every_row(anchors, measure) else sample_rows(rows, measure)
         check_points(anchors.points)
         if view.merges_copies:
             anchors = anchors.merge_copies()
@@ -140,7 +140,7 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
         unit_columns=normalization.unit_columns,
         report=report,
         gathered=problem.gathered,
-        sample=sample,
+        sample=sample_rows(rows, measure) if some else None,
     )
 
 

@@ -454,8 +454,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         if stored is None and self._precomputed_parameter() is None:
             sample = TrainingSample.of(np.asarray(self.landmarks_), self._anchor_measure)
         model: Any = self.model_
-        metric = self._fitted_recipe.view.feature_metric
-        return Domain.of_model(model, sample, metric, self._runner(), stored is not None)
+        view = self._fitted_recipe.view
+        through_landmarks = stored is not None and not view.sees_every_row
+        return Domain.of_model(model, sample, view.feature_metric, self._runner(), through_landmarks)
 
     def _second_opinion(self) -> SecondOpinion | None:
         """Return the second extension, fitted on first use; None for a precomputed matrix."""

@@ -148,6 +148,10 @@ class Geodesic(Eigenproblem):
     def given(self) -> bool:
         return self.metric is None
 
+    @property
+    def sees_every_row(self) -> bool:
+        return True  # a node of the graph
+
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         nodes, at, weights = self._nodes(rows, anchors, measure)
         return self._build(nodes, at, weights, anchors.index is None, needed, runner)

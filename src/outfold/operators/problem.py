@@ -76,6 +76,11 @@ class Eigenproblem:
         return False
 
     @property
+    def sees_every_row(self) -> bool:
+        """Whether a training row sees itself, landmark or not."""
+        return False
+
+    @property
     def streams(self) -> bool:
         """Whether the rows can be read in blocks, if there are landmarks."""
         return False
