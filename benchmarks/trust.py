@@ -309,8 +309,8 @@ def coverage_table(options):
         unwarned = f"{held[warned == 0].min():.0%}" if (warned == 0).any() else "–"
         shown = ", ".join(f"{part.mean():.0%}" for part in quarters)
         lines.append(
-            f"| {name} | {held.mean():.1%} | {held.min():.0%} | {unwarned} | {shown} | {warned.sum():.0f} of {SPLITS} | "
-            f"{np.median(ratio):.2f} |"
+            f"| {name} | {held.mean():.1%} | {held.min():.0%} | {unwarned} | {shown} | {warned.sum():.0f} of {SPLITS} "
+            f"| {np.median(ratio):.2f} |"
         )
         print(lines[-1], flush=True)
     return lines
@@ -345,7 +345,8 @@ def seconds(call):
 
 def cost_table(options):
     lines = [
-        "| model | fit | first use | share of the fit | rows | transform, no flags | transform | trust | trust / transform |",
+        "| model | fit | first use | share of the fit | rows | transform, no flags | transform | trust | "
+        "trust / transform |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, (model, (n, features), rows) in COSTS.items():
@@ -358,8 +359,8 @@ def cost_table(options):
         bare = seconds(lambda: model.transform(X[n:], on_far="keep"))  # noqa: B023
         plain, trust = seconds(lambda: model.transform(X[n:])), seconds(lambda: model.trust(X[n:]))  # noqa: B023
         lines.append(
-            f"| {name} | {fit:.3f} | {first:.3f} | {first / fit:.0%} | {rows:,} | {bare:.3f} | {plain:.3f} | {trust:.3f} | "
-            f"{trust / plain:.2f} |"
+            f"| {name} | {fit:.3f} | {first:.3f} | {first / fit:.0%} | {rows:,} | {bare:.3f} | {plain:.3f} "
+            f"| {trust:.3f} | {trust / plain:.2f} |"
         )
         print(lines[-1], flush=True)
     return lines

@@ -141,6 +141,20 @@ def test_landmark_models_are_calibrated_on_the_rows_they_store_or_on_others(curv
         np.testing.assert_allclose(np.median(own), np.median(given), rtol=0.5)
 
 
+def test_the_round_trip_is_a_fact_on_request(curve):
+    model = DiffusionMaps(3).fit(curve)
+    assert "round_trip" not in quietly(model.calibrate, folds=3).calibration_.judge.names
+    quietly(model.calibrate, folds=3, round_trip=True)
+    assert model.calibration_.judge.names[-1] == "round_trip"
+    Z = curve[:20] + 0.02
+    trust = model.trust(Z)
+    back = model.inverse_transform(model.transform(Z, on_far="keep"))
+    np.testing.assert_allclose(trust.round_trip, np.linalg.norm(Z - back, axis=1), rtol=1e-9)
+    D = cdist(curve, curve)
+    with pytest.raises(ValueError, match="no features to go back to"):
+        DiffusionMaps(2, metric="precomputed").fit(D).calibrate(D, round_trip=True)
+
+
 def test_a_model_of_0_1_0_with_landmarks_stores_no_rows(curve):
     model = Roseland(2, landmarks=80, random_state=0).fit(curve)
     model._training_sample = None  # as files of 0.1.0 load

@@ -95,8 +95,9 @@ def test_a_network_is_calibrated_by_networks_of_some_rows(model):
     assert np.isfinite(own.error[:10]).all()
     assert own.error[10] == np.inf
     assert model.calibration_.judge.names[-1] == "disagreement"
-    given = model.calibrate(X, folds=2).trust(X[:10]).error
-    assert np.isfinite(given).all()
+    given = model.calibrate(X, folds=2, round_trip=True).trust(X[:10])
+    assert np.isfinite(given.error).all()
+    np.testing.assert_allclose(given.round_trip, np.linalg.norm(model.reconstruct(X[:10]) - X[:10], axis=1))
     with pytest.raises(ValueError, match="belongs to the rows of X"):
         model.calibrate(sample_weight=np.ones(80))
     assert not hasattr(clone(model).fit(X), "calibration_")

@@ -126,6 +126,8 @@ def _evidence_names(estimator: SpectralEstimator) -> tuple[str, ...]:
         names += ["amplitude"] if domain.axes.rest is None else ["amplitude", "remainder"]
     if estimator._precomputed_parameter() is None:
         names += ["residual", "disagreement"]
+    if "round_trip" in estimator._judge_of_rows().names:
+        names.append("round_trip")
     return (*names, "error") if hasattr(estimator, "calibration_") else tuple(names)
 
 

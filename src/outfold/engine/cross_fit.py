@@ -7,9 +7,9 @@ embeds it as a new sample, and the full fit embeds it as a training sample. Thei
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import numpy as np
 
@@ -19,11 +19,12 @@ from ..data.sources import InMemory, Source, draw_numbers
 from ..extensions import Auto, Nystrom
 from ..extensions.alignment import Alignment
 from ..extensions.calibration import Calibration, SecondOpinion
-from ..extensions.samples import SEED, Extension, Samples
+from ..extensions.samples import SEED, Extension, FittedExtension, Samples
 from ..operators.concerns import MOST_CONCERNS
 from ..trust import RowFacts, calibrated_judge
 from .fit import Fit, Recipe, extend_fit, extend_model, fit_recipe
 
+Invert: TypeAlias = Callable[[Samples], FittedExtension]  # fits the inverse transform to samples
 MOST_TURN = 20.0  # degrees by which the subspace of a fold may turn
 LEAST_GAP = 0.2  # relative gap after the last coordinate: with less, a few rows more may exchange it for the next
 LOOKED_BEYOND = 5  # coordinates beyond those asked for, to find a clear gap
@@ -239,9 +240,9 @@ class HeldOutRows:
 
 
 def hold_out(
-    sample: Sample, recipe: Recipe, extension: Extension, count: int, runner: Threads
+    sample: Sample, recipe: Recipe, extension: Extension, count: int, runner: Threads, invert: Invert | None = None
 ) -> Iterator[HeldOutRows]:
-    """Yield the held-out rows of each fold."""
+    """Yield the held-out rows of each fold; with ``invert`` the round trip is a fact about them."""
     for fold in folds(sample, recipe, count, runner):
         known = fold.found.samples(recipe.view, runner)
         embedding, facts = extend_model(known, extension, runner).look(fold.points, runner)
@@ -249,12 +250,22 @@ def hold_out(
         facts = domain.add(facts, fold.points, runner)
         if not recipe.view.given:
             facts = SecondOpinion.of(known, runner).add(facts, embedding, fold.points, runner)
+        if invert is not None:
+            facts = add_round_trip(facts, fold.points, invert(known).embed(embedding, runner))
         yield HeldOutRows(fold=fold, facts=facts, names=domain.judge.names, embedding=embedding)
 
 
-def calibrate(sample: Sample, recipe: Recipe, extension: Extension, count: int, runner: Threads) -> Calibration:
+def add_round_trip(facts: RowFacts, Z: Array, back: Array) -> RowFacts:
+    """Return the facts with the distance of each row to ``back``, where the inverse takes its embedding."""
+    with np.errstate(over="ignore"):
+        return replace(facts, round_trip=np.linalg.norm(Z - back, axis=1))
+
+
+def calibrate(
+    sample: Sample, recipe: Recipe, extension: Extension, count: int, runner: Threads, invert: Invert | None = None
+) -> Calibration:
     """Return the judge of rows by all facts and the calibration of their errors, from ``count`` folds."""
-    parts = list(hold_out(sample, recipe, extension, count, runner))
+    parts = list(hold_out(sample, recipe, extension, count, runner, invert))
     weight = np.concatenate([sample.measure[part.fold.held] for part in parts])
     judge = calibrated_judge([(part.facts, part.names) for part in parts], weight)
     found = []

@@ -17,7 +17,7 @@ SAMPLES_UP_TO = 10_000  # the inverse is fitted to a random sample of this size 
 
 
 @dataclass(frozen=True, kw_only=True)
-class InverseModel:
+class InverseModel(FittedExtension):
     """Features as a function of coordinates.
 
     Each coordinate is divided by its standard deviation, so lambda^t does not matter. ``error`` is that of the held-out

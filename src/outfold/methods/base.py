@@ -7,6 +7,7 @@ import hashlib
 import os
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -421,7 +422,11 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         judge, runner = self._judge_of_rows(), self._runner()
         facts = self._domain().add(facts, Z, runner)
         opinion = self._second_opinion() if "disagreement" in judge.names else None
-        return judge.judge(facts if opinion is None else opinion.add(facts, embedding, Z, runner), level)
+        if opinion is not None:
+            facts = opinion.add(facts, embedding, Z, runner)
+        if "round_trip" in judge.names:
+            facts = cross_fit.add_round_trip(facts, Z, self._inverse_model().embed(embedding, runner))
+        return judge.judge(facts, level)
 
     def _judge_of_rows(self) -> Judge:
         """Return the judge of a calibrated model, by all facts; else the one by the facts of the domain."""
@@ -476,9 +481,17 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         return Samples.of(points, positions, self._anchor_measure, self._fitted_recipe.view.feature_metric)
 
     def calibrate(
-        self, X: Data | None = None, *, sample_weight: Weights = None, folds: int = 10, rows: int = 5000
+        self,
+        X: Data | None = None,
+        *,
+        sample_weight: Weights = None,
+        folds: int = 10,
+        rows: int = 5000,
+        round_trip: bool = False,
     ) -> Self:
         """Estimate the errors from held-out parts of the training data; ``trust`` then returns ``error``.
+
+        The p-value is then that of all facts, also of those that only held-out rows are honest about.
 
         Each part is embedded by a fit to the others and compared with its embedding in the fit to all rows, aligned
         over the others (K-fold cross-conformal scores). This takes ``folds`` fits to nearly all rows.
@@ -494,6 +507,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         rows : int
             A random sample of ``rows`` rows is used if there are more; error radii are then those of a fit to the
             sample, and wider than necessary.
+        round_trip : bool
+            Judge rows also by their distance to ``inverse_transform(transform(x))``. An inverse is fitted in each fold.
         """
         check_is_fitted(self)
         folds, rows = parameters.count("folds", folds, low=2), parameters.count("rows", rows, low=20)
@@ -505,7 +520,11 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         extension = self._chosen_extension()
         epsilon = self.report_.epsilon if X is None or len(source) == self.report_.n_samples else np.nan
         sample, recipe = cross_fit.fit_sample(source, measure, recipe, rows, len(self.eigenvalues_), epsilon, runner)
-        self.calibration_ = cross_fit.calibrate(sample, recipe, extension, folds, runner)
+        inverse = self._carriers[1] if round_trip else None
+        if inverse is not None:
+            self._inverse_model()  # raises if there is none
+        invert = None if inverse is None else partial(InverseModel.of, spec=inverse, runner=runner)
+        self.calibration_ = cross_fit.calibrate(sample, recipe, extension, folds, runner, invert)
         ownership.freeze(self.calibration_)
         for text in self.calibration_.notes:
             warnings.warn(text, SpectrumWarning, stacklevel=2)

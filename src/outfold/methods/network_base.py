@@ -15,6 +15,7 @@ from .._runtime.threads import Threads
 from .._runtime.typing import Array, Axes, Data, Seed, Weights
 from ..data.weights import measure_on
 from ..distances import Metric, clip_entries
+from ..engine import cross_fit
 from ..engine.fit import Recipe
 from ..engine.inverse import InverseModel
 from ..extensions.alignment import Alignment
@@ -133,7 +134,13 @@ class NetworkEstimator(NetworkAttributes):
         )
 
     def calibrate(
-        self, X: Data | None = None, *, sample_weight: Weights = None, folds: int = 5, rows: int = DOMAIN_ROWS
+        self,
+        X: Data | None = None,
+        *,
+        sample_weight: Weights = None,
+        folds: int = 5,
+        rows: int = DOMAIN_ROWS,
+        round_trip: bool = False,
     ) -> Self:
         """Estimate the errors from held-out rows; ``trust`` then judges by all facts and returns ``error``.
 
@@ -149,6 +156,8 @@ class NetworkEstimator(NetworkAttributes):
         folds : int
         rows : int
             A random sample of ``rows`` rows is used if there are more.
+        round_trip : bool
+            Judge rows also by their distance to ``reconstruct(X)``.
         """
         check_is_fitted(self)
         folds, rows = parameters.count("folds", folds, low=2), parameters.count("rows", rows, low=20)
@@ -162,15 +171,16 @@ class NetworkEstimator(NetworkAttributes):
             points, measure = drawn.points, drawn.measure
         label = np.random.default_rng(SEED).permutation(len(points)) % folds
         target, runner = self.model_.embed(points, self._runner()), self._runner()
-        held = [self._hold_out(points, measure, target, label == fold, runner) for fold in range(folds)]
-        weight = np.concatenate([measure[label == fold] for fold in range(folds)])
+        parts = [label == fold for fold in range(folds)]
+        held = [self._hold_out(points, measure, target, part, runner, round_trip) for part in parts]
+        weight = np.concatenate([measure[part] for part in parts])
         judge = calibrated_judge([(facts, names) for facts, names, _ in held], weight)
         self.calibration_ = Calibration.of([(judge.judge(facts), errors) for facts, _, errors in held], judge)
         ownership.freeze(self.calibration_)
         return self
 
     def _hold_out(
-        self, points: Array, measure: Array, target: Array, held: Array, runner: Threads
+        self, points: Array, measure: Array, target: Array, held: Array, runner: Threads, round_trip: bool
     ) -> tuple[RowFacts, tuple[str, ...], Array]:
         """Return facts, their names and errors of the rows ``held`` by a network that is trained on the others."""
         fold: Self = clone(self)
@@ -178,6 +188,8 @@ class NetworkEstimator(NetworkAttributes):
         Z, embedding, facts = fold._embed_rows(points[held])
         domain = fold._domain()
         facts = fold._second_opinion().add(domain.add(facts, Z, runner), embedding, Z, runner)
+        if round_trip:
+            facts = cross_fit.add_round_trip(facts, Z, fold._inverse_model().embed(embedding, runner))
         motion = Alignment.of(fold.model_.embed(points[~held], runner), target[~held], rescale=False)
         return facts, domain.judge.names, np.linalg.norm(motion(embedding) - target[held], axis=1)
 
