@@ -202,16 +202,18 @@ def test_amplitude_and_remainder_are_lengths_in_and_outside_the_principal_axes(f
     np.testing.assert_allclose(np.square((C @ V) / axes.deviations).mean(), 399 / 400, rtol=0.05)
 
 
-def test_the_axes_of_the_other_rows_are_predicted_to_first_order():
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(200, 6)) * [5, 4, 3, 1, 0.5, 0.5]
-    axes = PrincipalAxes.of(X)
-    alone = axes.without_self(*axes.facts(X))
-    for i in range(0, 200, 17):
-        others = PrincipalAxes.of(np.delete(X, i, axis=0))
-        for ours, theirs, itself in zip(alone, others.facts(X[[i]]), axes.facts(X[[i]])):
-            assert abs(ours[i] / theirs[0] - 1) < 0.05
-            assert abs(ours[i] - theirs[0]) <= abs(itself[0] - theirs[0]) + 0.02 * theirs[0]  # nearer than with itself
+def test_training_rows_are_described_by_axes_of_rows_they_are_not_among():
+    """Heavy tails: by axes that it turned towards itself, an outlier among the training rows would look ordinary."""
+    shares = []
+    for seed in range(10):
+        X = np.random.default_rng(seed).standard_t(2, size=(600, 40)) * np.geomspace(5, 0.5, 40)
+        train, fresh = X[:300], X[300:]
+        axes = PrincipalAxes.of(train)
+        own, alone, new = axes.facts(train)[1], axes.without_self(train)[1], axes.facts(fresh)[1]
+        shares.append([(values > np.quantile(new, 0.9)).mean() for values in (own, alone)])  # of fresh rows: one in ten
+    by_own, by_others = np.mean(shares, axis=0)
+    assert by_own < 0.08
+    assert 0.09 < by_others < 0.15  # axes of half of the rows leave a little more outside
 
 
 def test_axes_need_rows_and_finite_features():

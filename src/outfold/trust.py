@@ -301,13 +301,15 @@ class PrincipalAxes:
     axes: Annotated[Array, Axes("d m")]
     deviations: Annotated[Array, Axes("m"), POSITIVE]
     rest: Annotated[float | None, POSITIVE]  # deviation outside the axes; None: there is too little
-    rows: int
 
     @classmethod
-    def of(cls, X: Array) -> PrincipalAxes | None:
-        """Return the axes that hold 90 % of the variance, at most 100 and a tenth of the rows; None: too few rows."""
+    def of(cls, X: Array, count: int | None = None) -> PrincipalAxes | None:
+        """Return ``count`` axes; None: those that hold 90 % of the variance, at most 100 and a tenth of the rows.
+
+        There are none of too few rows, of equal rows and of features with NaN.
+        """
         n, features = X.shape
-        most = min(AXES_UP_TO, n // ROWS_PER_AXIS, features)
+        most = min(AXES_UP_TO, n // ROWS_PER_AXIS, features) if count is None else min(count, n - 1)
         if most < 1 or not np.isfinite(X).all():
             return None
         centre = X.mean(axis=0)
@@ -319,15 +321,14 @@ class PrincipalAxes:
         _, s, V = np.linalg.svd(C, full_matrices=False) if exact else randomized_svd(C, most, n_iter=2, random_state=0)
         variances = np.square(s[:most]) / (n - 1)
         held = np.cumsum(variances) / total
-        count = min(most, int(np.searchsorted(held, AXES_SHARE)) + 1)
-        count = min(count, max(1, int((variances > 1e-12 * total).sum())))
-        rest = 1 - held[count - 1]
+        chosen = min(most, int(np.searchsorted(held, AXES_SHARE)) + 1) if count is None else most
+        chosen = min(chosen, max(1, int((variances > 1e-12 * total).sum())))
+        rest = 1 - held[chosen - 1]
         return cls(
             centre=centre,
-            axes=np.ascontiguousarray(V[:count].T),
-            deviations=np.sqrt(variances[:count]),
+            axes=np.ascontiguousarray(V[:chosen].T),
+            deviations=np.sqrt(variances[:chosen]),
             rest=float(np.sqrt(rest * total)) if rest > LEAST_REMAINDER else None,
-            rows=n,
         )
 
     @property
@@ -346,15 +347,20 @@ class PrincipalAxes:
         outside = np.square(C).sum(axis=1) - np.square(inside).sum(axis=1)
         return amplitude, np.sqrt(np.maximum(outside, 0.0)) / self.rest
 
-    def without_self(self, amplitude: Array, remainder: Array | None) -> tuple[Array, Array | None]:
-        """Return the facts of training rows by the axes of the other rows, which stay where they are to first order."""
-        n, count = self.rows, len(self.deviations)
-        squared = count * np.square(amplitude)
-        left = np.maximum(1 - n * squared / (n - 1) ** 2, 1e-6)
-        amplitude = amplitude * np.sqrt((n / (n - 1)) ** 2 * (n - 2) / (n - 1) / left)
-        if remainder is None:
-            return amplitude, None
-        return amplitude, remainder / np.maximum(1 - 1 / n - squared / (n - 1), 1e-3)
+    def without_self(self, X: Array) -> tuple[Array, Array | None]:
+        """Return the facts of the rows X of these axes, each by as many axes of the half of the rows that it is not in.
+
+        By their own axes, outliers would look ordinary: they turn an axis towards themselves.
+        """
+        half = np.random.default_rng(0).permutation(len(X)) % 2
+        amplitude, remainder = np.empty(len(X)), np.empty(len(X))
+        for part in (0, 1):
+            others = PrincipalAxes.of(X[half != part], len(self.deviations))
+            if others is None:  # equal rows
+                return self.facts(X)
+            amplitude[half == part], outside = others.facts(X[half == part])
+            remainder[half == part] = 0.0 if outside is None else outside
+        return amplitude, None if self.rest is None else remainder
 
 
 # -- support -------------------------------------------------------------------------------

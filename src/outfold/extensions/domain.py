@@ -125,7 +125,7 @@ class Domain:
         facts = RowFacts(support=np.zeros(len(isolation.alone)), isolation=np.exp(isolation.alone))
         if axes is None:
             return facts
-        amplitude, remainder = axes.without_self(*axes.facts(points))
+        amplitude, remainder = axes.without_self(points)
         return replace(facts, amplitude=amplitude, remainder=remainder)
 
     @classmethod
