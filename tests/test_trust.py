@@ -213,7 +213,7 @@ def test_training_rows_are_described_by_axes_of_rows_they_are_not_among():
         shares.append([(values > np.quantile(new, 0.9)).mean() for values in (own, alone)])  # of fresh rows: one in ten
     by_own, by_others = np.mean(shares, axis=0)
     assert by_own < 0.08
-    assert 0.09 < by_others < 0.15  # axes of half of the rows leave a little more outside
+    assert 0.09 < by_others < 0.2  # axes of half of the rows leave more outside, never less
 
 
 def test_axes_need_rows_and_finite_features():

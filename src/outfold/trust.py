@@ -20,7 +20,7 @@ import numpy as np
 from scipy.stats import binom
 from sklearn.utils.extmath import randomized_svd
 
-from ._runtime.typing import FREE, POSITIVE, WHOLE, Array, Axes
+from ._runtime.typing import FREE, POSITIVE, WHOLE, Array, Axes, Index, Interval
 from .data.weights import weighted_quantile
 
 SAMPLED_ROWS = 1_000_000  # training rows for the typical mass; if there are more, an even sample of them
@@ -42,7 +42,7 @@ FACTS_OF_FITS = (SUPPORT, "residual", "disagreement", "round_trip")  # honest ab
 
 @dataclass(frozen=True, kw_only=True)
 class RowFacts:
-    """RowFacts about rows; every field is an array (rows,), or None if it was not computed."""
+    """Facts about rows; every field is an array (rows,), or None if it was not computed."""
 
     support: Array  #: log kernel mass relative to the typical training row
     #: geometric mean distance to the nearest training rows, near ones first, relative to the distances between those
@@ -98,6 +98,12 @@ class Judge:
     scale: Annotated[Array, Axes("f"), POSITIVE]  # s
     scores: Annotated[Array, Axes("s"), FREE]  # of training rows, increasing
     weight: Annotated[Array, Axes("s")]  # of these rows
+
+    def __post_init__(self) -> None:
+        known = {field.name for field in fields(RowFacts)}
+        unknown = [name for name in self.names if name.removeprefix(LOW) not in known]
+        if unknown or not self.names or len(self.names) != len(self.start):
+            raise ValueError(f"{len(self.start)} scales belong to the facts {self.names}; unknown are {unknown}.")
 
     @classmethod
     def of(cls, facts: RowFacts, names: tuple[str, ...], weight: Array) -> Judge:
@@ -236,8 +242,8 @@ class Isolation:
 
     unit: Annotated[Array, Axes("n"), POSITIVE]
     typical: Annotated[float, POSITIVE]
-    count: int  # neighbours that are counted
-    sample: Annotated[Array, Axes("m"), WHOLE]  # some of the rows
+    count: Annotated[int, Interval(0, "n")]  # neighbours that are counted
+    sample: Annotated[Array, Axes("m"), Index("n"), WHOLE]  # some of the rows
     alone: Annotated[Array, Axes("m"), FREE]  # log isolation of these rows, each without itself
     weight: Annotated[Array, Axes("m")]  # of these rows
 
@@ -284,6 +290,7 @@ def _mean_log(d: Array, units: Array, typical: float) -> Array:
 # -- facts from the covariance -------------------------------------------------------------
 
 AXES_UP_TO = 100  # principal axes
+EXACT_UP_TO = 200  # rows or features, whichever are fewer: of more the axes are found by a randomised method
 AXES_SHARE = 0.9  # of the variance that the leading axes hold
 ROWS_PER_AXIS = 10
 LEAST_REMAINDER = 1e-3  # share of the variance: a smaller remainder is not a fact
@@ -317,16 +324,14 @@ class PrincipalAxes:
         total = float(np.square(C).sum()) / (n - 1)
         if not 0 < total < np.inf:
             return None
-        exact = min(n, features) <= 2 * AXES_UP_TO
-        _, s, V = np.linalg.svd(C, full_matrices=False) if exact else randomized_svd(C, most, n_iter=2, random_state=0)
-        variances = np.square(s[:most]) / (n - 1)
+        variances, V = _leading_axes(C, most)
         held = np.cumsum(variances) / total
         chosen = min(most, int(np.searchsorted(held, AXES_SHARE)) + 1) if count is None else most
         chosen = min(chosen, max(1, int((variances > 1e-12 * total).sum())))
         rest = 1 - held[chosen - 1]
         return cls(
             centre=centre,
-            axes=np.ascontiguousarray(V[:chosen].T),
+            axes=np.ascontiguousarray(V[:, :chosen]),
             deviations=np.sqrt(variances[:chosen]),
             rest=float(np.sqrt(rest * total)) if rest > LEAST_REMAINDER else None,
         )
@@ -348,19 +353,36 @@ class PrincipalAxes:
         return amplitude, np.sqrt(np.maximum(outside, 0.0)) / self.rest
 
     def without_self(self, X: Array) -> tuple[Array, Array | None]:
-        """Return the facts of the rows X of these axes, each by as many axes of the half of the rows that it is not in.
+        """Return the facts of the rows X of these axes, each by as many axes of rows that it is not among.
 
         By their own axes, outliers would look ordinary: they turn an axis towards themselves.
         """
-        half = np.random.default_rng(0).permutation(len(X)) % 2
+        folds = 5 if min(X.shape) <= EXACT_UP_TO else 2
+        label = np.random.default_rng(0).permutation(len(X)) % folds
         amplitude, remainder = np.empty(len(X)), np.empty(len(X))
-        for part in (0, 1):
-            others = PrincipalAxes.of(X[half != part], len(self.deviations))
+        for fold in range(folds):
+            others = PrincipalAxes.of(X[label != fold], len(self.deviations))
             if others is None:  # equal rows
                 return self.facts(X)
-            amplitude[half == part], outside = others.facts(X[half == part])
-            remainder[half == part] = 0.0 if outside is None else outside
+            held = label == fold
+            amplitude[held], outside = others.facts(X[held])
+            remainder[held] = 0.0 if outside is None else outside
         return amplitude, None if self.rest is None else remainder
+
+
+def _leading_axes(C: Array, most: int) -> tuple[Array, Array]:
+    """Return the ``most`` largest variances of centred rows, decreasing, and their axes, (features, most)."""
+    n, features = C.shape
+    if min(n, features) > EXACT_UP_TO:
+        _, s, V = randomized_svd(C, most, n_iter=2, random_state=0)
+        return np.square(s) / (n - 1), V.T
+    if features <= n:
+        values, V = np.linalg.eigh(C.T @ C / (n - 1))
+        return np.maximum(values[::-1][:most], 0.0), V[:, ::-1][:, :most]
+    values, U = np.linalg.eigh(C @ C.T / (n - 1))
+    values, U = np.maximum(values[::-1][:most], 0.0), U[:, ::-1][:, :most]
+    V = C.T @ U
+    return values, V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
 
 
 # -- support -------------------------------------------------------------------------------
