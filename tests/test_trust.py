@@ -248,18 +248,21 @@ def test_the_scale_of_a_fact_is_that_of_an_exponential_tail():
 
 def test_the_score_is_a_maximum_in_which_others_count_from_their_rarest_hundredth():
     rng = np.random.default_rng(0)
-    known = facts_of(rng.normal(size=1000), residual=rng.uniform(0.2, 0.3, 1000))
-    judge = Judge.of(known, ("isolation", "residual"), np.ones(1000))
+    known = facts_of(rng.normal(size=1000), remainder=rng.uniform(0.2, 0.3, 1000), residual=rng.uniform(0, 1, 1000))
+    judge = Judge.of(known, ("isolation", "remainder", "residual"), np.ones(1000))
     q, s = judge.start, judge.scale
 
-    def score(main, other):
-        return judge.score(facts_of(np.array([main]), residual=np.array([1 - np.exp(-other)])))[0]
+    def score(main, other, fitted=0.0):
+        given = {"remainder": np.exp([other]), "residual": 1 - np.exp([-fitted])}
+        return judge.score(facts_of(np.array([main]), **given))[0]
 
     tail = np.log(10) + 1.5
     assert score(q[0] + 1.5 * s[0], q[1]) == pytest.approx(tail)  # the other is ordinary
     rare = q[1] + (np.log(100) - np.log(10) + 1.0) * s[1]  # its T is log 100 + 1
     assert score(q[0] - 100 * s[0], rare) == pytest.approx(4.0)
     assert score(q[0] + 50 * s[0], rare) == pytest.approx(np.log(10) + 50)
+    later = q[2] + (np.log(1000) - np.log(10) + 1.0) * s[2]  # a fact of fits counts from its rarest thousandth on
+    assert score(q[0] - 100 * s[0], q[1], later) == pytest.approx(4.0)
     assert score(-np.inf, rare) == -np.inf  # it equals a training row
 
 

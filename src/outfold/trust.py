@@ -8,7 +8,8 @@ its values on training rows, q its 90 % quantile and s the mean excess over q (f
     score = max(T(isolation), 4 (T(v) - log 100) over the other facts v)
 
 Isolation, which separates unknown classes best (docs/trust.md), is the main fact. The others count from their rarest
-hundredth on, and then steeply: they see what isolation does not, and hardly dilute it otherwise.
+hundredth on (facts of fits: from their rarest thousandth), and then steeply: they see what isolation does not, and
+hardly dilute it otherwise.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MASSES = 2000  # log masses of training rows that a reference stores, at most
 RANKED_SHARE = 4  # one in this number of rows sets the scale of the facts; the others are compared with
 RANKED_FROM = 400  # rows: fewer do both
 TAIL_RULE_UP_TO = 99  # rows compared with: a p-value can then be below 1 / (rows + 1)
-OTHERS_FROM, OTHERS_SLOPE = np.log(100.0), 4.0  # see the score above
+OTHERS_FROM, FITS_FROM, OTHERS_SLOPE = np.log(100.0), np.log(1000.0), 4.0  # see the score above
 TAIL_SHARE = 0.1  # of the rows beyond q
 LEAST_SCALE = 1e-3  # of a fact, in units of its logarithm
 
@@ -132,11 +133,12 @@ class Judge:
         with np.errstate(over="ignore"):
             tails = -np.log(TAIL_SHARE) + (_columns(facts, self.names) - self.start) / self.scale
         main = tails[:, 0]
-        others = np.fmax.reduce(tails[:, 1:], axis=1, initial=-np.inf)
-        score = np.fmax(main, OTHERS_SLOPE * (others - OTHERS_FROM))
+        least = np.array([FITS_FROM if name in FACTS_OF_FITS else OTHERS_FROM for name in self.names])
+        others = OTHERS_SLOPE * (tails - least)
+        score = np.fmax(main, np.fmax.reduce(others[:, 1:], axis=1, initial=-np.inf))
         copy = np.full(len(main), -np.inf)
         if SUPPORT in self.names[1:]:
-            copy = OTHERS_SLOPE * (tails[:, self.names.index(SUPPORT)] - OTHERS_FROM)
+            copy = others[:, self.names.index(SUPPORT)]
         return np.where(np.isneginf(main), copy, score)
 
     def p_value(self, score: Array) -> Array:
