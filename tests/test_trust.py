@@ -447,3 +447,18 @@ def test_the_level_is_a_parameter():
     assert 0.1 < loose.flag.mean() < 0.3
     with pytest.raises(ValueError, match="level=2"):
         model.trust(X, level=2)
+
+
+@everyone
+def test_trust_does_not_depend_on_the_batch(estimator):
+    X = cloud(3, rows=80)
+    model = quietly(clone(estimator).fit, X)
+    if model.model_.batchwise:
+        return  # joint degrees depend on the batch by definition
+    Z = np.vstack([cloud(4, rows=12), [[30.0, 0.0, 0.0]]])
+    whole = model.trust(Z)
+    for i in (0, 5, 12):
+        alone = model.trust(Z[i : i + 1])
+        for name in ("p_value", "isolation", "distance", "amplitude", "support"):
+            np.testing.assert_allclose(getattr(alone, name)[0], getattr(whole, name)[i], rtol=1e-9, atol=1e-12)
+        assert alone.flag[0] == whole.flag[i]
