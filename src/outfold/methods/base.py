@@ -38,6 +38,7 @@ from ..extensions import Auto, Nystrom
 from ..extensions.calibration import Calibration, SecondOpinion
 from ..extensions.domain import Domain, TrainingSample
 from ..extensions.samples import Extension, Model, Samples
+from ..landmarks import AllRows
 from ..trust import LEVEL, Judge, RowFacts, Trust
 from . import parameters
 from .declaration import estimator
@@ -518,7 +519,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         source = InMemory(self._stored_rows().points) if X is None else self._open_given_rows(X)
         measure = self._stored_rows().measure if X is None else measure_on(source, sample_weight)
         extension = self._chosen_extension()
-        epsilon = self.report_.epsilon if X is None or len(source) == self.report_.n_samples else np.nan
+        every = len(source) == self.report_.n_samples or (X is None and getattr(self, "_training_sample", None) is None)
+        epsilon = self.report_.epsilon if every else np.nan
         sample, recipe = cross_fit.fit_sample(source, measure, recipe, rows, len(self.eigenvalues_), epsilon, runner)
         inverse = self._carriers[1] if round_trip else None
         if inverse is not None:
@@ -540,10 +542,13 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         sample: TrainingSample | None = getattr(self, "_training_sample", None)
         if sample is not None:
             return sample
-        points = np.asarray(self.landmarks_)
-        if len(points) < self.report_.n_samples and not np.isclose(self._anchor_measure.sum(), self.report_.n_samples):
-            raise ValueError("calibrate() has no training rows to hold out: this file of 0.1.0 keeps none. Pass X.")
-        return TrainingSample(points, self._anchor_measure)
+        every = isinstance(self._fitted_recipe.landmarks, AllRows) or len(self.landmarks_) == self.report_.n_samples
+        if not every:
+            raise ValueError(
+                "calibrate() has no training rows to hold out: a model with landmarks of Outfold 0.1.0 keeps none. "
+                "Pass X."
+            )
+        return TrainingSample(np.asarray(self.landmarks_), self._anchor_measure)
 
     def _chosen_extension(self) -> Extension:
         """Return the extension in use; for "auto" the one that was chosen."""
