@@ -214,12 +214,12 @@ def test_a_checkpoint_takes_the_fit_up_where_it_was_in_other_parts_too(tmp_path)
         patch.setattr(dask_rows, "worker_threads", lambda: 2)  # parts in a wave
         patch.setattr(checkpoints.Checkpoint, "keep", _always(checkpoints.Checkpoint.keep))
         with pytest.raises(OSError, match="lost"):
-            method.fit(dies(5, 100))  # 1: fingerprint, 2: landmarks, 3: sample of rows for trust, 4: first pass
+            method.fit(dies(4, 100))  # 1: fingerprint, 2: landmarks, 3: first pass
     assert {path.stem for path in (tmp_path / "kept").iterdir()} == {"fit", "first-pass", "second-pass"}
     seen.clear()
     found = method.fit(dies(99, (150, 100, 100, 50, 200))).transform(Z, on_far="keep")
     assert np.abs(found - expected).max() < 1e-10
-    walked = [at for at in seen if seen.count(at) == 4]  # fingerprint, landmarks, sample, rest of the second pass
+    walked = [at for at in seen if seen.count(at) == 4]  # fingerprint, landmarks, rest of the second pass, sample
     assert set(walked) == {400}
     assert not list((tmp_path / "kept").iterdir())
 

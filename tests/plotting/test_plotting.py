@@ -200,7 +200,7 @@ def test_the_trust_map_colours_new_points_by_p_value_until_bands_are_known():
     assert axes.figure.axes[1].get_ylabel() == "p-value"
     assert axes.figure.axes[1].get_yscale() == "log"
     assert axes.figure.axes[1].get_ylim() == pytest.approx((0.01, 1))
-    maps.calibrate(folds=3)
+    quietly(maps.calibrate, folds=3)
     axes = plotting.trust_map(maps, FRESH[:12], coverage=0.8)
     np.testing.assert_array_equal(axes.collections[1].get_array(), maps.trust(FRESH[:12], coverage=0.8).error)
     assert axes.figure.axes[1].get_ylabel() == "radius of the 80 % band"

@@ -25,7 +25,7 @@ from ..trust import RowFacts, calibrated_judge
 from .fit import Fit, Recipe, extend_fit, extend_model, fit_recipe
 
 Invert: TypeAlias = Callable[[Samples], FittedExtension]  # fits the inverse transform to samples
-MOST_TURN = 20.0  # degrees by which the subspace of a fold may turn
+MOST_TURN = 20.0  # degrees by which the subspace of one of ten folds may turn
 LEAST_GAP = 0.2  # relative gap after the last coordinate: with less, a few rows more may exchange it for the next
 LOOKED_BEYOND = 5  # coordinates beyond those asked for, to find a clear gap
 SWITCH_MARGIN = 0.5  # standard errors by which another extension must beat `Nystrom`, the method's own rule
@@ -287,7 +287,8 @@ def find_instability(sample: Sample, recipe: Recipe, parts: list[Fold], runner: 
     turn = max(subspace_angle(fold.found.embedding, sample.embedding[fold.rest]) for fold in parts)
     gaps = [fold.found.report.relative_gaps[-1] for fold in parts if fold.found.report.relative_gaps]
     gap = float(np.median(gaps)) if gaps else np.nan
-    if turn <= MOST_TURN and not gap < LEAST_GAP:
+    # The difference of fits of a part and of all rows has a variance like 1 / (folds - 1).
+    if turn <= MOST_TURN * np.sqrt(9 / max(1, len(parts) - 1)) and not gap < LEAST_GAP:
         return ()
     count = sample.embedding.shape[1]
     why = f", because eigenvalues {count} and {count + 1} nearly coincide" if gap < LEAST_GAP else ""

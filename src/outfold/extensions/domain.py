@@ -10,7 +10,7 @@ import numpy as np
 from .. import neighbors
 from .._runtime.threads import Threads
 from .._runtime.typing import NAN, Array, Axes
-from ..data.places import find_places
+from ..data.places import find_places, hash_rows
 from ..distances import Metric, clip_entries
 from ..neighbors import Search
 from ..trust import (
@@ -37,12 +37,17 @@ class TrainingSample:
 
     @classmethod
     def of(cls, points: Array, measure: Array) -> TrainingSample:
-        """Return at most ``REFERENCE_ROWS`` distinct rows; equal rows are one, with the sum of their measures."""
-        places = find_places(points)
+        """Return at most ``REFERENCE_ROWS`` distinct rows; equal rows are one, with the sum of their measures.
+
+        They are those with the least hashes of their content, a random sample that does not depend on their order.
+        """
+        points = np.asarray(points, dtype=float)
+        keys = hash_rows(points)
+        places = find_places(points, keys)
         if places is not None:
-            points, measure = points[places.first], places.mass(measure)
+            points, measure, keys = points[places.first], places.mass(measure), keys[places.first]
         if len(points) > REFERENCE_ROWS:
-            some = np.sort(np.random.default_rng(SEED).choice(len(points), REFERENCE_ROWS, replace=False))
+            some = np.sort(np.argsort(keys, kind="stable")[:REFERENCE_ROWS])
             points, measure = points[some], measure[some]
         return cls(np.asarray(points, dtype=float), np.asarray(measure, dtype=float))
 
@@ -111,12 +116,16 @@ class Domain:
     def _with_judge(
         cls, search: Search | None, isolation: Isolation, points: Array, support: Array | None = None
     ) -> Domain:
-        axes = PrincipalAxes.of(points) if len(points) else None
+        # In an order of their content: which rows set a scale must not depend on the order of the data.
+        order = np.argsort(hash_rows(points) if len(points) else isolation.alone, kind="stable")
+        ordered = replace(isolation, alone=isolation.alone[order], weight=isolation.weight[order])
+        rows = points[order] if len(points) else points
+        axes = PrincipalAxes.of(rows) if len(points) else None
         names = ("isolation", *(() if axes is None else axes.names))
-        facts = cls._facts_alone(isolation, axes, points)
+        facts = cls._facts_alone(ordered, axes, rows)
         if support is not None:
-            names, facts = (*names, SUPPORT), replace(facts, support=support)
-        judge = Judge.of(facts, names, isolation.weight)
+            names, facts = (*names, SUPPORT), replace(facts, support=support[order])
+        judge = Judge.of(facts, names, ordered.weight)
         return cls(search=search, isolation=isolation, axes=axes, judge=judge)
 
     @staticmethod

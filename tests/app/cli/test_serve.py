@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import outfold
+from catalogue import quietly
 from clients import PREPARATION, ROWS, X, error_of, post, serving
 from outfold import storage
 from outfold.app.cli.main import main
@@ -15,7 +16,8 @@ from outfold.app.service import server, service
 
 @pytest.fixture(scope="module")
 def served():
-    yield from serving(outfold.DiffusionMaps(3, random_state=0).fit(PREPARATION.apply(X[:200])).calibrate(folds=3))
+    model = outfold.DiffusionMaps(3, random_state=0).fit(PREPARATION.apply(X[:200]))
+    yield from serving(quietly(model.calibrate, folds=3))
 
 
 @pytest.fixture

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 import outfold
+from catalogue import quietly
 from clients import COLUMNS, PREPARATION, ROWS, X, ask, body_of, error_of, post, serving
 from outfold.app.service import formats, service
 
 
 @pytest.fixture(scope="module")
 def served():
-    yield from serving(outfold.DiffusionMaps(3, random_state=0).fit(PREPARATION.apply(X[:200])).calibrate(folds=3))
+    model = outfold.DiffusionMaps(3, random_state=0).fit(PREPARATION.apply(X[:200]))
+    yield from serving(quietly(model.calibrate, folds=3))
 
 
 @pytest.fixture
