@@ -345,7 +345,7 @@ def test_fresh_rows_have_uniform_p_values(calibrated):
     assert rejected <= 2
     total = sum(flagged)
     low, high = binom.ppf([1e-4, 1 - 1e-4], 6000, LEVEL)
-    assert low / 3 < total < 2 * high  # a split is judged by one set of 375 scores, so the count varies more
+    assert low / 3 < total < 2 * high  # a split is judged by one set of 500 scores, so the count varies more
 
 
 @everyone
