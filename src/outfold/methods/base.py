@@ -26,6 +26,7 @@ from .._runtime.typing import Array, Data, Seed, Weights
 from ..data import sources, writers
 from ..data.checkpoints import Checkpoint
 from ..data.sources import Collection, InMemory, Source, collection, require_in_memory
+from ..data.sparse_rows import SparseRows, as_rows
 from ..data.weights import measure_on
 from ..data.writers import Assignable
 from ..engine import cross_fit
@@ -168,6 +169,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         "_way_back": "WayBack; optional",
     }
     _needs_positive = True  # precomputed values must not be negative
+    _refuses_sparse: ClassVar[str] = ""  # why sparse matrices are refused, and what to do; empty: they are taken
 
     def _recipe(self) -> Recipe:
         raise AssertionError("a method defines its recipe")
@@ -250,7 +252,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             values = self._validate(X if source is None else source.array(), reset=True)
             keeps = source is None and not recipe.streams  # the model stores these rows: copy the caller's array
             names = source.names if source is not None else [str(n) for n in getattr(self, "feature_names_in_", ())]
-            rows = ownership.own(values) if keeps else np.ascontiguousarray(values, dtype=float)
+            rows = ownership.own(values) if keeps and not issparse(values) else as_rows(values)
             return InMemory(rows, names or None), values.dtype
         if len(source) < 2:
             raise ValueError(f"A fit needs at least 2 rows; {source} has {len(source)}.")
@@ -562,7 +564,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         """Return rows in any form that ``fit`` takes; refuse features other than those of the fit."""
         source = sources.open_rows(X)
         if source is None:
-            return InMemory(np.ascontiguousarray(self._validate(X, reset=False), dtype=float))
+            return InMemory(as_rows(self._validate(X, reset=False)))
         self._check_features(source.shape[1], source.names, str(source))
         return source
 
@@ -665,18 +667,22 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         return None
 
     def _validate(self, X: Data, *, reset: bool) -> Array:
-        if issparse(require_in_memory(X)):
-            raise TypeError(
-                f"{type(self).__name__} does not take sparse feature matrices. Reduce them first "
-                "(sklearn.decomposition.TruncatedSVD), or pass X.toarray() if it fits in memory."
-            )
+        """Return the checked rows: an array, or ``SparseRows``, which are a copy."""
+        if issparse(require_in_memory(X)) and self._refuses_sparse:
+            raise TypeError(f"{type(self).__name__} does not take sparse matrices: {self._refuses_sparse}")
         metric = getattr(self, "metric", None)
         nan = "allow-nan" if isinstance(metric, str) and metric == "nan_euclidean" else True
-        options: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": nan}
+        options: dict[str, Any] = {
+            "dtype": [np.float64, np.float32],
+            "ensure_all_finite": nan,
+            "accept_sparse": "csr",
+        }
         given = self._precomputed_parameter()
         if given and not reset:
             return self._validate_given_rows(X, options, given)
         values: Array = validate_data(self, X, reset=reset, ensure_min_samples=2 if reset else 1, **options)
+        if issparse(values):
+            values = SparseRows.of(values, keep_zeros=given == "metric")
         if given:
             _check_square(values, given, self._needs_positive)
         return values
@@ -684,6 +690,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
     def _validate_given_rows(self, X: Data, options: dict[str, Any], given: str) -> Array:
         """Return checked distances or affinities to the anchors; X may hold those to all training rows."""
         values: Array = check_array(X, **options)
+        if issparse(values):
+            values = SparseRows.of(values, keep_zeros=given == "metric")
         index: Any = self._columns
         if values.shape[1] == self.n_features_in_ and values.shape[1] != len(index):
             values = values[:, index]
@@ -697,7 +705,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._precomputed_parameter() is not None
         tags.input_tags.positive_only = self._precomputed_parameter() is not None and self._needs_positive
-        tags.input_tags.sparse = False
+        tags.input_tags.sparse = not self._refuses_sparse
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

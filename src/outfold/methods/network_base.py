@@ -121,6 +121,11 @@ class NetworkEstimator(NetworkAttributes):
         "reconstruction_error_": "float; optional",
     }
 
+    _refuses_sparse = (
+        "the weights of a network are dense, one for each feature. Reduce the features first "
+        "(sklearn.decomposition.TruncatedSVD), or pass X.toarray() if it fits in memory."
+    )
+
     def _training(self) -> Training:
         """Return the options of training, checked."""
         found = Training() if self.training is None else self.training
