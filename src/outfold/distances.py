@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, TypeAlias, run
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from ._loops import exponentials
+from ._loops import csr, exponentials
 from ._loops.elementwise import COMPILED_FROM
 from ._runtime.ownership import own
 from ._runtime.threads import Threads, row_blocks
 from ._runtime.typing import NAN, WHOLE, Array, Axes
+from .data.sparse_rows import SparseRows
 
 DIRECT_FEATURES_UP_TO = 8  # features up to which a loop over pairs is quickest
 LARGEST_ENTRY = 1e150  # entries up to this size have finite squares
@@ -302,10 +303,19 @@ class Given(MeasuredDistances):
         return replace(self, anchors=anchors)
 
     def cross(self, Z: Array, slack: float = 0.0) -> Array:
-        return np.square(Z, dtype=float) if self.squares else np.array(Z, dtype=float)
+        values = self._as_array(Z)
+        return np.square(values, dtype=float) if self.squares else np.array(values, dtype=float)
+
+    def _as_array(self, Z: Array) -> Array:
+        """Return rows as an array; what sparse rows do not store is no affinity, or an infinite distance."""
+        if not isinstance(Z, SparseRows):
+            return np.asarray(Z)
+        out = np.full(Z.shape, np.inf if self.squares else 0.0)
+        out[np.repeat(np.arange(len(Z)), np.diff(Z.indptr)), Z.indices] = Z.data
+        return out
 
     def nearest(self, Z: Array) -> Array:
-        values = np.asarray(Z)[:, self.anchors] if self.picks else np.asarray(Z)
+        values = self._as_array(Z)[:, self.anchors] if self.picks else self._as_array(Z)
         at: Array = values.argmin(axis=1) if self.squares else values.argmax(axis=1)
         return at
 
@@ -338,3 +348,63 @@ class GivenTable(SearchedDistances):
     def nearest(self, Z: Array) -> Array:
         at: Array = np.argmin(Z, axis=1)
         return at
+
+
+@dataclass(frozen=True)
+class GivenNeighbors(SearchedDistances):
+    """Precomputed distances between neighbours, as a sparse matrix; a point is passed as its distances to its own.
+
+    A pair that is not stored is infinitely far apart.
+    """
+
+    anchors: Annotated[Array, Axes("n n")]  # SparseRows, with a stored diagonal
+    name: str = "given"
+
+    def among(self, rows: Array) -> Given:
+        """Return the distances to the nodes ``rows`` only; a point still has columns for all nodes."""
+        return Given(rows, picks=True)
+
+    def between(self, rows: Array, columns: Array) -> Array:
+        return self._squared(self.anchors[rows][:, columns])
+
+    def to(self, anchors: Array) -> GivenNeighbors:
+        return replace(self, anchors=anchors)
+
+    def cross(self, Z: Array, slack: float = 0.0) -> Array:
+        return self._squared(Z)
+
+    def estimate(self, Z: Array) -> tuple[Array, Array]:
+        return self.cross(Z), np.zeros(len(Z))
+
+    def listed(self, Z: Array, ptr: Array, index: Array) -> Array:
+        """Return the squared distances of the listed pairs, in the order of ``index``."""
+        out = np.empty(len(index))
+        if isinstance(Z, SparseRows):
+            csr.stored_values(Z.indptr, Z.indices, Z.data, ptr, index, out)
+        else:
+            out[:] = Z[np.repeat(np.arange(len(Z)), np.diff(ptr)), index]
+        return np.square(out, out=out)
+
+    def nearest(self, Z: Array) -> Array:
+        at: Array = self.cross(Z).argmin(axis=1)
+        return at
+
+    @staticmethod
+    def _squared(Z: Array) -> Array:
+        if not isinstance(Z, SparseRows):
+            dense: Array = np.square(Z, dtype=float)
+            return dense
+        out = np.full(Z.shape, np.inf)
+        out[np.repeat(np.arange(len(Z)), np.diff(Z.indptr)), Z.indices] = np.square(Z.data)
+        return out
+
+
+@dataclass(frozen=True)
+class GivenMetric(PointMetric):
+    """The distances of a precomputed square matrix, dense or sparse."""
+
+    def fit(self, X: Array) -> PointDistances:
+        """Return the distances between the nodes."""
+        found: Any = GivenNeighbors(X) if isinstance(X, SparseRows) else GivenTable(X)
+        measured: PointDistances = found
+        return measured

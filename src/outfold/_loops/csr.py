@@ -347,3 +347,68 @@ def gram_rows(
         counts[j - start] = count
         total += count
     return counts, columns[:total], values[:total]
+
+
+@Loop
+def count_merged(indptr: Array, indices: Array, other_ptr: Array, other: Array, alone: bool, counts: Array) -> None:
+    """counts[i] = columns in either of two rows i (``alone``), or in both; columns must increase within rows."""
+    for i in range(len(indptr) - 1):
+        p, q, found = indptr[i], other_ptr[i], 0
+        stop, end = indptr[i + 1], other_ptr[i + 1]
+        while p < stop and q < end:
+            if indices[p] == other[q]:
+                found += 1
+                p += 1
+                q += 1
+            else:
+                found += alone
+                if indices[p] < other[q]:
+                    p += 1
+                else:
+                    q += 1
+        counts[i] = found + (stop - p + end - q if alone else 0)
+
+
+@Loop
+def merge_rows(
+    indptr: Array, indices: Array, values: Array, other_ptr: Array, other: Array, other_values: Array,
+    low: float, high: float, alone: float, out_ptr: Array, columns: Array, out: Array,
+) -> float:  # fmt: skip
+    """Merge the rows of two CSR matrices whose columns increase; return the largest difference between them.
+
+    An entry in both becomes low * min + high * max of the two. One that is in one only is multiplied by ``alone`` and
+    differs by its own size; it is left out if ``alone`` is 0, as ``out_ptr`` counts it then.
+    """
+    largest = 0.0
+    for i in range(len(indptr) - 1):
+        p, q, at = indptr[i], other_ptr[i], out_ptr[i]
+        while p < indptr[i + 1] or q < other_ptr[i + 1]:
+            left = p < indptr[i + 1] and (q == other_ptr[i + 1] or indices[p] <= other[q])
+            right = q < other_ptr[i + 1] and (p == indptr[i + 1] or other[q] <= indices[p])
+            a = values[p] if left else other_values[q]
+            b = other_values[q] if right else values[p]
+            if left and right:
+                columns[at], out[at] = indices[p], low * min(a, b) + high * max(a, b)
+                largest = max(largest, abs(a - b))
+                at += 1
+            else:
+                largest = max(largest, abs(a))
+                if alone > 0:
+                    columns[at], out[at] = (indices[p] if left else other[q]), alone * a
+                    at += 1
+            p += left
+            q += right
+    return largest
+
+
+@Loop
+def stored_values(indptr: Array, indices: Array, values: Array, ptr: Array, columns: Array, out: Array) -> None:
+    """out[p] = the entry of row i in column columns[p], for p in [ptr[i], ptr[i + 1]); inf if it is not stored.
+
+    Columns must increase within the rows of the matrix.
+    """
+    for i in range(len(ptr) - 1):
+        low, high = indptr[i], indptr[i + 1]
+        for p in range(ptr[i], ptr[i + 1]):
+            at = low + np.searchsorted(indices[low:high], columns[p])
+            out[p] = values[at] if at < high and indices[at] == columns[p] else np.inf

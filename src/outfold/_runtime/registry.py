@@ -27,13 +27,15 @@ STORED_ESTIMATORS = {  # module: name of its estimator
 }
 STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the class has another name in the code
     "data.columns": "Preparation",
-    "distances": "Metric Distances Given GivenTable",
+    "distances": "Metric Distances Given GivenTable GivenNeighbors",
     "trust": "Nearness Reference Isolation Judge",
     "bandwidths": "Bandwidth Fixed Percentile Neighbor Slope",
     "neighbors.brute": "Brute",
     "neighbors.faiss": "Proposed",
+    "neighbors.given": "GivenLists",
     "neighbors.tree": "Tree",
     "graphs.fitted": "DenseGraph SparseGraph",
+    "graphs.given": "GivenEdges GivenGraph",
     "graphs.nearest": "NearestAnchors",
     "graphs.rules": "AllPairs Union Mutual Ball Threshold Either=DenseOrNearest",
     "kernels": "GaussianKernel Affinity KernelValues GivenValues Gaussian Named Variable",

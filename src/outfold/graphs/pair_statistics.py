@@ -36,7 +36,7 @@ class DenseStatistics(PairStatistics):
 
     def radius(self, k: float) -> float:
         squared = table_kth(self.squared, self.measure, k + 1, self.counts)
-        return _median_length(squared, self.measure, self.counts)
+        return median_length(squared, self.measure, self.counts)
 
     def pairs(self) -> tuple[Array, Array]:
         return _pairs(self.squared, self.measure)
@@ -86,7 +86,7 @@ class SearchStatistics(PairStatistics):
             self.search.of_any_k(), self.distances.anchors[rows], self.measure, k + 1, self.runner, counts=self.counts
         )
         squared = kth(lists, self.measure, k + 1, self.counts)
-        return _median_length(squared, measure, None if self.counts is None else np.minimum(measure, 1.0))
+        return median_length(squared, measure, None if self.counts is None else np.minimum(measure, 1.0))
 
     def pairs(self) -> tuple[Array, Array]:
         """Return the same as ``DenseStatistics.pairs``, between 2000 of the points."""
@@ -143,7 +143,7 @@ def lists_of_mass(
     counted = measure if counts is None else counts
     k = min(len(counted), int(np.ceil(mass)))
     lists = search.closest(Z, k, runner, groups)
-    if (counted == 1).all():
+    if (counted == 1).all() or search.complete:
         return lists
     while k < len(counted) and _mass_held(lists.nearest(k), counted).min() < min(mass, counted.sum()) * (1 - 1e-12):
         k = min(len(counted), 2 * k)
@@ -206,7 +206,7 @@ def _total(measure: Array, counts: Array | None) -> float:
     return float((measure if counts is None else counts).sum())
 
 
-def _median_length(squared: Array, measure: Array, counts: Array | None) -> float:
+def median_length(squared: Array, measure: Array, counts: Array | None = None) -> float:
     """Return the root of the median of squared distances: over places if they are counted, else in the measure."""
     if counts is not None:
         return float(np.sqrt(weighted_quantile(squared, counts, 0.5)))

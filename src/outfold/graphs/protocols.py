@@ -34,6 +34,10 @@ class RowGeometry(Protocol):
         """Return an order of the rows in which rows that read the same memory are adjacent; None: any order."""
         return None
 
+    def sees_nothing(self, Z: Array) -> Array | None:
+        """Return which rows of a precomputed matrix have no entry; None: every row has some, or rows are features."""
+        return None
+
 
 @runtime_checkable
 class Geometry(RowGeometry, Protocol):

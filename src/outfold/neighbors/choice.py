@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 
 from .._runtime.threads import available_cores
-from ..distances import SearchedDistances
+from ..distances import GivenNeighbors, SearchedDistances
 from ..exceptions import OutfoldWarning
 from .brute import Brute
 from .faiss import FaissIndex, NeighborsTransformer, Proposed, TransformerIndex
+from .given import GivenLists
 from .search import Search
 from .tree import MOST_FEATURES, Tree
 
@@ -18,6 +19,8 @@ PAIR_FLOPS = 8e9  # floating point operations per second of one core on all pair
 
 def build(distances: SearchedDistances, search: str | NeighborsTransformer) -> Search:
     """Return the search by name ("auto", "tree", "brute", "faiss") or from a transformer."""
+    if isinstance(distances, GivenNeighbors):
+        return GivenLists(distances)
     euclidean = distances.name == "euclidean"
     if isinstance(search, str) and search in ("tree", "faiss") and not euclidean:
         name = "precomputed" if distances.name == "given" else distances.name

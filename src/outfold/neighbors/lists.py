@@ -9,7 +9,7 @@ import numpy as np
 from .._loops import selection as selection_loops
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array
-from ..distances import SearchedDistances
+from ..distances import GivenNeighbors, SearchedDistances
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ def squared_pairs(Z: Array, X: Array, ptr: Array, index: Array, runner: Threads)
 
 def measure_pairs(distances: SearchedDistances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
     """Return the listed pairs with their squared distances, by any metric."""
+    if isinstance(distances, GivenNeighbors):
+        return Lists(ptr, index, distances.listed(Z, ptr, index))
     if distances.name == "euclidean":
         return Lists(ptr, index, squared_pairs(Z, distances.anchors, ptr, index, runner))
     return Lists(ptr, index, _look_up(distances, Z, ptr, index, runner))

@@ -51,6 +51,9 @@ class CentredRule(RowRule):
     def nearest(self, Z: Array) -> Array:
         return self.geometry.nearest(Z)
 
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.geometry.sees_nothing(Z)
+
     def arrange(self, Z: Array, runner: Threads) -> Array | None:
         return self.geometry.arrange(Z, runner)
 

@@ -44,6 +44,9 @@ class LaplacianRule(RowRule):
     def nearest(self, Z: Array) -> Array:
         return self.markov.nearest(Z)
 
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.markov.sees_nothing(Z)
+
     def at_nearest(self, Z: Array) -> Rows:
         return self.rows(self.geometry.anchors[self.nearest(Z)])
 

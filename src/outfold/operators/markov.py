@@ -78,6 +78,9 @@ class MarkovRule(RowRule):
     def nearest(self, Z: Array) -> Array:
         return self.geometry.nearest(Z)
 
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.geometry.sees_nothing(Z)
+
     def at_nearest(self, Z: Array) -> Rows:
         return self.rows(self.geometry.anchors[self.nearest(Z)])
 
@@ -158,6 +161,9 @@ class CanonicalRule(RowRule):
 
     def nearest(self, Z: Array) -> Array:
         return self.markov.nearest(Z)
+
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.markov.sees_nothing(Z)
 
     def at_nearest(self, Z: Array) -> Rows:
         return self.rows(self.geometry.anchors[self.nearest(Z)])

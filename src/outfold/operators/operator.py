@@ -295,6 +295,10 @@ class RowRule(Protocol):
         """Return an order of the points in which their rows are found faster; None: any."""
         return None
 
+    def sees_nothing(self, Z: Array) -> Array | None:
+        """Return which rows of a precomputed matrix have no entry; None: every row has some, or rows are features."""
+        return None
+
     @property
     def roots(self) -> Array | None:
         """Factors of basis * scale at the anchors, (n,); None: 1."""
