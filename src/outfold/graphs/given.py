@@ -263,7 +263,9 @@ def has_no_entry(Z: Array, distances: bool) -> Array:
     if isinstance(Z, SparseRows):
         stored: Array = np.diff(Z.indptr) == 0
         return stored
-    empty: Array = np.zeros(len(Z), bool) if distances else ~(np.asarray(Z) > 0).any(axis=1)
+    if distances:
+        return np.zeros(len(Z), bool)
+    empty: Array = (np.asarray(Z) > 0).sum(axis=1) == 0
     return empty
 
 

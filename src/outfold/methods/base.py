@@ -26,7 +26,7 @@ from .._runtime.typing import Array, Data, Seed, Weights
 from ..data import sources, writers
 from ..data.checkpoints import Checkpoint
 from ..data.sources import Collection, InMemory, Source, collection, require_in_memory
-from ..data.sparse_rows import SparseRows, as_rows
+from ..data.sparse_rows import SparseRows, as_rows, dense_rows, largest_entries, like_rows
 from ..data.weights import measure_on
 from ..data.writers import Assignable
 from ..engine import cross_fit
@@ -356,6 +356,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         with writers.open_writer(out, shape, dtype, list(self.get_feature_names_out())) as write:
             bar = self._runner().bar("embedding", len(rows))
             for block, points in rows.blocks(STREAMED_ROWS):
+                points = self._like_fitted(points)
                 embedding, facts = self.model_.look(points, Threads(self.n_jobs))
                 if on_far != "keep":
                     trust = self._judge(points, embedding, facts)
@@ -460,7 +461,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         stored = getattr(self, "_training_sample", None)
         sample = stored
         if stored is None and self._precomputed_parameter() is None:
-            sample = TrainingSample.of(np.asarray(self.landmarks_), self._anchor_measure)
+            sample = TrainingSample.of(self.landmarks_, self._anchor_measure)
         model: Any = self.model_
         view = self._fitted_recipe.view
         through_landmarks = stored is not None and not view.sees_every_row
@@ -482,6 +483,16 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         points: Any = self.landmarks_
         positions = self.model_.embed(points, self._runner())
         return Samples.of(points, positions, self._anchor_measure, self._fitted_recipe.view.feature_metric)
+
+    def _dense_samples(self) -> Samples:
+        """Return the same with an array of features: an inverse transform combines the features of many rows."""
+        found = self._samples()
+        if isinstance(found.points, SparseRows):
+            shape = found.points.shape
+            told = f"inverse_transform: {shape[0]} sparse rows of {shape[1]} features as an array need"
+            check_fits(2 * 8.0 * shape[0] * shape[1], told, "Fit with landmarks=1000, or reduce the features first.")
+            return replace(found, points=dense_rows(found.points))
+        return found
 
     def calibrate(
         self,
@@ -550,7 +561,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
                 "calibrate() has no training rows to hold out: a model with landmarks of Outfold 0.1.0 keeps none. "
                 "Pass X."
             )
-        return TrainingSample(np.asarray(self.landmarks_), self._anchor_measure)
+        return TrainingSample(self.landmarks_, self._anchor_measure)
 
     def _chosen_extension(self) -> Extension:
         """Return the extension in use; for "auto" the one that was chosen."""
@@ -600,14 +611,14 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             raise ValueError(
                 f"{self._precomputed_parameter()}='precomputed' has no features to go back to: fit on features instead."
             )
-        missing: Array = np.isnan(np.asarray(self.landmarks_)).any(axis=1)
+        missing: Array = np.isnan(largest_entries(self.landmarks_))
         if missing.any():
             raise ValueError(
                 f"{missing.sum()} of {len(missing)} points to learn the way back from have NaN among their features. "
                 "Fill them in before fitting."
             )
         if not hasattr(self, "_way_back"):
-            self._way_back = InverseModel.of(self._samples(), self._carriers[1], self._runner())
+            self._way_back = InverseModel.of(self._dense_samples(), self._carriers[1], self._runner())
             ownership.freeze(self._way_back)
         return self._way_back
 
@@ -683,9 +694,20 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         values: Array = validate_data(self, X, reset=reset, ensure_min_samples=2 if reset else 1, **options)
         if issparse(values):
             values = SparseRows.of(values, keep_zeros=given == "metric")
-        if given:
-            _check_square(values, given, self._needs_positive)
+        if not given:
+            return values if reset else self._like_fitted(values)
+        _check_square(values, given, self._needs_positive)
         return values
+
+    def _like_fitted(self, rows: Array) -> Array:
+        """Return rows of features in the form of the fitted ones: sparse, or an array."""
+        known = getattr(self, "landmarks_", None)  # networks have none, and take arrays only
+        if known is None or isinstance(rows, SparseRows) == isinstance(known, SparseRows):
+            return rows
+        if isinstance(rows, SparseRows):
+            told = f"This model was fitted to an array, and {len(rows)} sparse rows as an array need"
+            check_fits(8.0 * rows.shape[0] * rows.shape[1], told, "Transform fewer rows at a time.")
+        return like_rows(rows, known)
 
     def _validate_given_rows(self, X: Data, options: dict[str, Any], given: str) -> Array:
         """Return checked distances or affinities to the anchors; X may hold those to all training rows."""

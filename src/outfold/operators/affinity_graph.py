@@ -15,7 +15,9 @@ from scipy.sparse import csr_array
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array
 from ..bandwidths import PairStatistics
+from ..data.places import count_places
 from ..data.sources import Source
+from ..data.sparse_rows import few_columns
 from ..distances import Given, Metric, PointMetric
 from ..graphs import AllPairs, Ball, components, fitted, rules
 from ..graphs.fitted import SparseGraph
@@ -90,7 +92,7 @@ class Affinities(Eigenproblem):
                 return replace(self, components="warn").build(rows, fewer, measure, needed, runner)
             graph = self._join_components(graph, operator, runner)
             graph, operator, rule, reference, degree = self._operator(graph, kernel, anchors, runner)
-        smooth = None if self.given else anchors.points[:, :16]
+        smooth = None if self.given else few_columns(anchors.points)
         return BuiltProblem(
             anchors=anchors,
             operator=replace(operator, runner=runner, smooth=smooth),
@@ -225,7 +227,7 @@ def largest_component(anchors: Anchors, operator: Operator, needed: int, given: 
     """Return the anchors of the component with the largest measure."""
     held = np.bincount(operator.parts.labels, weights=anchors.measure)
     found = anchors.at(np.flatnonzero(operator.parts.labels == held.argmax()))
-    distinct = len(found.points) if given else len(np.unique(found.points, axis=0))
+    distinct = len(found.points) if given else count_places(found.points)
     if distinct < needed + 1 or _count_all(found) <= k:
         raise ValueError(
             f"The largest of {operator.parts.count} components holds {len(found.points)} of {operator.size} anchors, "

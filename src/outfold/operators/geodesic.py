@@ -21,6 +21,7 @@ from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import WHOLE, Array, Axes, Index
 from ..bandwidths import ALL_EQUAL
 from ..data.sources import Source
+from ..data.sparse_rows import all_rows_equal, stack_rows
 from ..data.weights import at_whole_numbers
 from ..distances import GivenTable, Metric, SearchedDistances, clip_entries
 from ..graphs import Ball, Union, components, drawing
@@ -170,7 +171,7 @@ class Geodesic(Eigenproblem):
         if anchors.index is None:  # landmarks that are not training rows become nodes
             count = len(anchors.points)
             index = np.append(members, np.full(count, NO_ROW))
-            points = np.concatenate([nodes.points, anchors.points])
+            points = stack_rows([nodes.points, anchors.points])
             nodes = Anchors(points, index, np.append(nodes.measure, np.ones(count)))
             weights = np.append(weights, anchors.measure)
         else:
@@ -186,7 +187,7 @@ class Geodesic(Eigenproblem):
     ) -> BuiltProblem:
         counts = nodes.counts()
         n = at_whole_numbers(float, float((nodes.measure if counts is None else counts).sum()))
-        if (nodes.points == nodes.points[0]).all():
+        if all_rows_equal(nodes.points):
             raise ValueError(ALL_EQUAL)
         if self.fewer and isinstance(self.edges, Union) and 2 <= n < self.edges.k:
             fewer = replace(self, edges=replace(self.edges, k=int(n)))

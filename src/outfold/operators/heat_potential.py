@@ -27,6 +27,7 @@ from .._runtime.memory import check_fits
 from .._runtime.threads import Threads, block_rows, row_blocks
 from .._runtime.typing import POSITIVE, Array, Axes, Interval, Matrix
 from ..data.sources import Source
+from ..data.sparse_rows import as_rows
 from ..distances import Distances, Metric
 from ..graphs.drawing import unit_floor
 from ..graphs.pair_statistics import table_kth
@@ -227,7 +228,7 @@ class LandmarkWalk:
         return reduce(WalkSums.join, (self.block(points[b], measure[b], start + b.start) for b in blocks))
 
     def block(self, points: Array, measure: Array, start: int) -> WalkSums:
-        seen = self.geometry.look(np.ascontiguousarray(points, dtype=float))
+        seen = self.geometry.look(as_rows(points))
         K = csr_array((np.exp(seen.log_weight), seen.index, seen.ptr), shape=(len(points), len(self.geometry.units)))
         K.data *= np.sqrt(measure / np.maximum(K.sum(axis=1), TINY))[seen.rows()]  # K 1 may underflow
         log_mass = log_support(seen, self.geometry.units, np.ones(len(seen.index)))

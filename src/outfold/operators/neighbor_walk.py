@@ -27,6 +27,7 @@ from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array, Axes, Interval, Sparse
 from ..bandwidths import ALL_EQUAL, Bandwidth
 from ..data.sources import InMemory, Source
+from ..data.sparse_rows import as_rows, few_columns
 from ..data.weights import at_whole_numbers
 from ..distances import GivenTable, Metric, SearchedDistances
 from ..graphs import components
@@ -86,7 +87,7 @@ class WalkRule(MarkovRule):
     def markov_chain(self) -> MarkovChain:
         anchors = self.geometry.anchors
         blocks = row_blocks(len(anchors), self.row_entries)
-        p = csr_array(vstack([self.rows(np.ascontiguousarray(anchors[block])).weights for block in blocks]))
+        p = csr_array(vstack([self.rows(as_rows(anchors[block])).weights for block in blocks]))
         assert self.stationary is not None
         values = p.data * np.repeat(self.own_stationary, np.diff(p.indptr)) / self.stationary[p.indices]
         back = csr_array((values, p.indices, p.indptr), shape=p.shape).T.tocsr()
@@ -197,7 +198,7 @@ class NeighborWalk(Eigenproblem):
             geometry = replace(geometry, bridges=bridge_lengths(measured, pairs))
             measured = geometry.cross(geometry.anchors)
             built = self._normalize(geometry, kernel, measured, shared, anchors.measure, runner)
-        smooth = None if self.given else anchors.points[:, :16]
+        smooth = None if self.given else few_columns(anchors.points)
         return BuiltProblem(
             anchors=anchors,
             operator=replace(built.operator, runner=runner, smooth=smooth),

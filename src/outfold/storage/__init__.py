@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._runtime.registry import ESTIMATORS, stored_class, stored_name, stored_names
 from .._version import __version__
+from ..data.sparse_rows import SparseRows
 from ..exceptions import ModelFileError, OutfoldWarning
 from ..extensions import Auto
 from ..extensions.samples import Extension, Model
@@ -441,8 +442,11 @@ def _is_landmarks(value: Any, letters: dict[str, int]) -> bool:
     """Whether a value is an array of points or, for a precomputed matrix, of row numbers."""
     if letters["given"]:
         return isinstance(value, np.ndarray) and value.dtype.kind == "i" and value.shape == (letters["a"],)
-    if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.shape != (letters["a"], letters["d"]):
+    known = isinstance(value, np.ndarray | SparseRows)
+    if not known or value.dtype.kind != "f" or value.shape != (letters["a"], letters["d"]):
         return False
+    if isinstance(value, SparseRows):
+        return bool(np.isfinite(value.data).all())
     return not (np.isinf(value).any() if letters["nan"] else not np.isfinite(value).all())
 
 
