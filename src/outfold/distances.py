@@ -59,6 +59,10 @@ class MeasuredDistances(Protocol):
         """Return the same distances to other anchors."""
         ...
 
+    def sees_nothing(self, Z: Array) -> Array | None:
+        """Return which rows of a precomputed matrix have no entry; None: every row has some, or rows are features."""
+        return None
+
 
 @runtime_checkable
 class PointDistances(MeasuredDistances, Protocol):
@@ -442,6 +446,12 @@ class Given(MeasuredDistances):
         values = self._as_array(Z)
         return np.square(values, dtype=float) if self.squares else np.array(values, dtype=float)
 
+    def sees_nothing(self, Z: Array) -> Array | None:
+        if self.squares:
+            return None
+        empty: Array = (self._as_array(Z) > 0).sum(axis=1) == 0
+        return empty
+
     def _as_array(self, Z: Array) -> Array:
         """Return rows as an array; what sparse rows do not store is no affinity, or an infinite distance."""
         if not isinstance(Z, SparseRows):
@@ -511,6 +521,10 @@ class GivenNeighbors(SearchedDistances):
 
     def estimate(self, Z: Array) -> tuple[Array, Array]:
         return self.cross(Z), np.zeros(len(Z))
+
+    def sees_nothing(self, Z: Array) -> Array:
+        stored: Array = np.diff(Z.indptr) == 0 if isinstance(Z, SparseRows) else np.zeros(len(Z), bool)
+        return stored
 
     def listed(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
         out = np.empty(len(index))

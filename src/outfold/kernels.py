@@ -20,6 +20,7 @@ from .bandwidths import NO_BANDWIDTH, Bandwidth, BandwidthRule, Fixed, Neighbor,
 from .data.places import find_places
 from .distances import Distances, Metric, PointDistances, PointMetric, clip_entries
 from .graphs.drawing import expect_kind
+from .graphs.given import GivenStatistics
 from .graphs.pair_statistics import DenseStatistics
 from .graphs.protocols import FittedKernel, ValueGeometry
 from .neighbors import Search
@@ -94,6 +95,8 @@ class Affinity(Kernel, FittedKernel):
     slack: ClassVar[float] = 0.0
 
     def fit(self, statistics: PairStatistics) -> Affinity:
+        if isinstance(statistics, GivenStatistics):  # a sparse graph, which was checked when it was made symmetric
+            return self
         measured, measure = expect_kind(statistics, DenseStatistics).squared, statistics.measure
         smallest = measured.min()
         if not smallest >= 0:

@@ -53,13 +53,19 @@ class Anchors:
         index = None if self.index is None else self.index[rows]
         return Anchors(self.points[rows], index, self.measure[rows], self.weighed)
 
-    def counts(self) -> Array | None:
+    def counts(self, given: bool = False) -> Array | None:
         """Return how much each anchor counts as a neighbour; None: by its measure.
 
-        Equal anchors count once together (:func:`outfold.data.places.count_neighbors`). Landmarks that were weighed by
+        ``given``: the points are rows of a precomputed matrix. Nodes of a sparse graph with equal rows are not equal:
+        they may have the same neighbours. Else equal anchors count once together
+        (:func:`outfold.data.places.count_neighbors`). Landmarks that were weighed by
         the rows they are nearest to count by that weight.
         """
-        return None if self.weighed else count_neighbors(self.points, self.measure)
+        if self.weighed:
+            return None
+        if given and isinstance(self.points, SparseRows):
+            return None if (self.measure == 1).all() else np.minimum(self.measure, 1.0)
+        return count_neighbors(self.points, self.measure)
 
     def merge_copies(self) -> Anchors:
         """Return the anchors with equal points merged into one, which has the sum of their measures."""

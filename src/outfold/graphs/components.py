@@ -131,14 +131,20 @@ def bridges(parts: Components, distances: SearchedDistances) -> Array:
         sizes = np.bincount(labels)
         inside = np.flatnonzero(labels == groups[sizes[groups].argmin()])
         outside = np.flatnonzero(labels != labels[inside[0]])
-        a, b = _closest_pair(distances, inside, outside)
+        a, b, length = _closest_pair(distances, inside, outside)
+        if not np.isfinite(length):
+            raise ValueError(
+                f"The graph has {parts.describe()}, and no distance between them is stored, so nothing can join them. "
+                "Pass components='largest', or a graph with more neighbours."
+            )
         ends = [find_copies(points, end) for end in (a, b)]
         found.append(np.array([(i, j) for i in ends[0] for j in ends[1]]))
         labels[inside] = labels[b]
     return np.vstack(found)
 
 
-def _closest_pair(distances: SearchedDistances, inside: Array, outside: Array) -> tuple[int, int]:
+def _closest_pair(distances: SearchedDistances, inside: Array, outside: Array) -> tuple[int, int, float]:
+    """Return the anchors of the shortest pair, and its length."""
     points = distances.anchors
     if distances.name == "euclidean" and not isinstance(points, SparseRows):
         length, nearest = cKDTree(points[inside]).query(points[outside])
@@ -146,4 +152,4 @@ def _closest_pair(distances: SearchedDistances, inside: Array, outside: Array) -
         blocks = [distances.between(outside[at], inside) for at in row_blocks(len(outside), len(inside))]
         length, nearest = (np.concatenate(c) for c in zip(*((b.min(axis=1), b.argmin(axis=1)) for b in blocks)))
     best = int(length.argmin())
-    return int(inside[nearest[best]]), int(outside[best])
+    return int(inside[nearest[best]]), int(outside[best]), float(length[best])

@@ -75,6 +75,9 @@ class DenseGraph(Graph):
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)
 
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.distances.sees_nothing(Z)
+
     def _in_local_units(self, squared: Array, own: Array | None) -> Array:
         if self.sigma is not None and own is not None:
             beyond = ~np.isfinite(squared)
@@ -166,6 +169,9 @@ class SparseGraph(Graph):
             lengths = (here @ self.bridges @ there.T).toarray() / np.maximum(copies, 1)
             kept = np.where(copies > 0, np.minimum(kept, lengths), kept)
         return kept
+
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.distances.sees_nothing(Z)
 
     @staticmethod
     def _beyond(Z: Array) -> Array:

@@ -137,7 +137,7 @@ class NearestAnchors(Geometry):
         n = len(self.counted)
         count = min(n, math.ceil(self.k))
         lists = self.search.closest(Z, count, runner)
-        if self._whole:
+        if self._whole or self.search.complete():
             return lists
         while count < n and np.add.reduceat(self.counted[lists.index], lists.ptr[:-1]).min() < self.k:
             count = min(n, 2 * count)
@@ -240,6 +240,9 @@ class NearestAnchors(Geometry):
 
     def cross(self, Z: Array) -> csr_array:
         return self.look(Z).values
+
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.distances.sees_nothing(Z)
 
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)

@@ -220,6 +220,8 @@ def median_length(squared: Array, measure: Array, counts: Array | None = None) -
 def _pairs(squared: Array, measure: Array) -> tuple[Array, Array]:
     upper = np.triu_indices(len(squared), 1)
     values, weights = squared[upper], (measure[:, None] * measure)[upper]
+    if not np.isfinite(values).all():  # pairs whose distance is not known
+        values, weights = values[known := np.isfinite(values)], weights[known]
     copies = measure * (measure - 1) / 2  # below 0 for a fraction: each row also counts once with itself
     if copies.any():
         values, weights = np.append(values, 0.0), np.append(weights, copies.sum())

@@ -32,7 +32,7 @@ from .schema import Wrong
 
 FORMAT = 1
 
-NOT_KEPT = ("_witness", "_compared", "_sealed")  # never stored: built again on first use
+NOT_KEPT = ("_witness", "_compared", "_sealed", "_graph")  # never stored
 LARGE_PARAMETERS = ("landmarks", "target")  # parameters that may be as large as the data
 SIZES = ("n_features_in_", "_n_features_out", "report_")  # read first: they fix the shapes that arrays must have
 
