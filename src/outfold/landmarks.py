@@ -221,6 +221,7 @@ class KMeans(_Sized):
         from threadpoolctl import threadpool_limits
 
         pool = _pool(rows, measure, self.size, rng)
+        points = dense_rows(pool.points) if 8.0 * np.prod(pool.points.shape) <= POOL_BYTES else pool.points
         count, seed = pool.count, int(rng.integers(2**31 - 1))
         batch = max(self.batch, 2 * count)
         means = cluster.MiniBatchKMeans(count, batch_size=batch, n_init=1, random_state=seed)
@@ -228,7 +229,7 @@ class KMeans(_Sized):
             means = cluster.KMeans(count, n_init=1, random_state=seed)
         with warnings.catch_warnings(), threadpool_limits(1):  # the sums of several threads differ by rounding
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than centres: extra ones go
-            means.fit(pool.points, sample_weight=pool.measure)
+            means.fit(points, sample_weight=pool.measure)
         centres, labels = means.cluster_centers_, means.labels_
         alone = np.bincount(labels, minlength=count)[labels] == 1
         centres[labels[alone]] = dense_rows(pool.points[alone])  # exactly: equal points count once as neighbours

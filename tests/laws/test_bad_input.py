@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from catalogue import ALL_METHODS, cloud, quietly
+from catalogue import ALL_METHODS, NETWORKS, cloud, quietly
 from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering
 
 methods = pytest.mark.parametrize("estimator", ALL_METHODS.values(), ids=ALL_METHODS.keys())
@@ -36,9 +36,9 @@ def test_data(estimator, bad, message):
         clone(estimator).fit(bad)
 
 
-@methods
-def test_sparse_features_are_refused_by_name(estimator):
-    with pytest.raises(TypeError, match=r"sparse feature matrices.*TruncatedSVD"):
+@pytest.mark.parametrize("estimator", NETWORKS.values(), ids=NETWORKS.keys())
+def test_networks_refuse_sparse_features_and_say_why(estimator):
+    with pytest.raises(TypeError, match=r"sparse matrices: the weights of a network are dense.*TruncatedSVD"):
         clone(estimator).fit(csr_matrix(X))
 
 

@@ -67,7 +67,7 @@ def all_rows_equal(points: Array) -> bool:
 def stack_rows(parts: Sequence[Array]) -> Array:
     """Return the rows of several blocks in one: sparse if one of them is."""
     if len(parts) > 1 and any(isinstance(part, SparseRows) for part in parts):
-        return SparseRows(vstack(parts, format="csr"))
+        return SparseRows(vstack([csr_array(part) for part in parts], format="csr"))
     stacked: Array = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return stacked
 

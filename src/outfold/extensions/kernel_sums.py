@@ -12,6 +12,7 @@ from .._loops.elementwise import softmax
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Interval
 from ..data.sources import InMemory
+from ..data.sparse_rows import SparseRows
 from ..landmarks import Landmarks
 from .samples import KERNEL_SUM_CENTRES, SEED, Extension, KernelSum, Samples, check_complete
 
@@ -119,7 +120,8 @@ class CompressedDiffusion(Extension):
     epsilon: Annotated[float | Literal["auto"], Interval(0, open_low=True)] = "auto"
 
     def fit(self, known: Samples, runner: Threads) -> KernelSum:
-        check_complete(known, "compressed_diffusion")
+        if not isinstance(known.points, SparseRows):
+            check_complete(known, "compressed_diffusion")
         choice = self.landmarks
         if isinstance(choice, str):
             choice = landmarks.FarthestPoint(max(2, min(500, len(known.points) // 2)))

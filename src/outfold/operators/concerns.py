@@ -135,5 +135,6 @@ def _principal_components(rows: SparseRows) -> Array:
     products -= products.mean(axis=0)
     products -= products.mean(axis=1)[:, None]
     values, vectors = np.linalg.eigh(products)
-    kept: Array = vectors[:, -PRINCIPAL:] * np.sqrt(np.maximum(values[-PRINCIPAL:], 0.0))
+    largest = np.flatnonzero(values > 1e-10 * values[-1])[-PRINCIPAL:]
+    kept: Array = vectors[:, largest] * np.sqrt(values[largest])
     return kept
