@@ -103,3 +103,40 @@ def test_landmarks_of_the_callers_are_nodes_that_are_no_rows():
     assert np.array_equal(nodes.points[at], marks[weights.astype(int) - 1])
     rows = nodes.index != NO_ROW
     assert np.array_equal(nodes.points[rows], X[nodes.index[rows]])
+
+
+@pytest.mark.parametrize("case", ["all rows", "some rows", "copies of rows", "given twice", "weights"])
+def test_a_landmark_that_equals_a_training_row_is_that_row(case):
+    """The oracle: classical scaling of SciPy's geodesics, in the measure of the landmarks."""
+    roll, _ = swiss_roll(300, random_state=0)
+    own = np.arange(7, 300, 3)
+    data, marks, sample_weight = roll, roll[own], None
+    if case == "some rows":
+        marks = np.vstack([marks, swiss_roll(9, random_state=2)[0]])
+    elif case == "copies of rows":
+        data = np.vstack([roll, roll[own], roll[own[:5]]])
+    elif case == "given twice":
+        marks = np.vstack([marks, marks[:20]])
+    elif case == "weights":
+        sample_weight = np.random.default_rng(0).integers(1, 4, 300)
+    model = Isomap(2, n_neighbors=10, landmarks=marks, random_state=0).fit(data, sample_weight=sample_weight)
+    nodes = np.vstack([roll, marks[~(marks[:, None] == roll).all(axis=2).any(axis=1)]])
+    D = paths(nodes, 10)
+    at = np.array([int((nodes == mark).all(axis=1).argmax()) for mark in marks])  # twice if the landmark is
+    expected = triangulated(D[np.ix_(at, at)] ** 2, D[:300, at] ** 2, 2)
+    J = np.eye(len(at)) - 1 / len(at)
+    values = np.linalg.eigvalsh(-0.5 * J @ D[np.ix_(at, at)] ** 2 @ J)[::-1][:2]
+    np.testing.assert_allclose(model.eigenvalues_, values, rtol=1e-10)
+    assert up_to_signs(model.transform(roll), expected) < 1e-10
+    assert len(model.landmarks_) == len(np.unique(marks, axis=0))
+    if case == "some rows":
+        assert model.landmark_indices_ is None
+    else:
+        assert np.array_equal(data[model.landmark_indices_], model.landmarks_)
+
+
+def test_landmarks_of_the_callers_at_every_row_are_no_landmarks():
+    X = cloud(4, "duplicates", 50)
+    given, every = (Isomap(2, n_neighbors=6, landmarks=marks).fit(X) for marks in (X, None))
+    np.testing.assert_allclose(given.eigenvalues_, every.eigenvalues_, rtol=1e-10)
+    assert up_to_signs(given.embedding_, every.embedding_) < 1e-10

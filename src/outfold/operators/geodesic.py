@@ -20,6 +20,7 @@ from .._loops import shortest_paths as path_loops
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import WHOLE, Array, Axes, Index
 from ..bandwidths import ALL_EQUAL
+from ..data.places import find_places
 from ..data.sources import Source
 from ..data.weights import at_whole_numbers
 from ..distances import GivenTable, Metric, SearchedDistances, clip_entries
@@ -154,7 +155,7 @@ class Geodesic(Eigenproblem):
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         nodes, at, weights = self._nodes(rows, anchors, measure)
-        return self._build(nodes, at, weights, anchors.index is None, needed, runner)
+        return self._build(nodes, at, weights, needed, runner)
 
     def _nodes(self, rows: Source, anchors: Anchors, measure: Array) -> tuple[Anchors, Array, Array]:
         """Return the nodes of the graph, the indices of the anchors among them, and the measure of the anchors.
@@ -166,31 +167,25 @@ class Geodesic(Eigenproblem):
         nodes = AllRows().select(rows, measure, np.random.default_rng())
         members = nodes.index
         assert members is not None
-        weights = np.zeros(len(nodes.measure))
-        if anchors.index is None:  # landmarks that are not training rows become nodes
-            count = len(anchors.points)
-            index = np.append(members, np.full(count, NO_ROW))
-            points = np.concatenate([nodes.points, anchors.points])
-            nodes = Anchors(points, index, np.append(nodes.measure, np.ones(count)))
-            weights = np.append(weights, anchors.measure)
+        if anchors.index is None:
+            nodes, own = _add_points(nodes, anchors.points)
         else:
-            weights[np.searchsorted(members, anchors.index)] = anchors.measure
+            own = np.searchsorted(members, anchors.index)
+        weights = np.bincount(own, weights=anchors.measure, minlength=len(nodes.measure))
         tagged = along_the_tree(Anchors(nodes.points, np.arange(len(weights)), nodes.measure), self.metric)
         order = tagged.index
         assert order is not None
         at = np.flatnonzero(weights[order])
         return nodes.at(order), at, weights[order][at]
 
-    def _build(
-        self, nodes: Anchors, at: Array, weights: Array, foreign: bool, needed: int, runner: Threads
-    ) -> BuiltProblem:
+    def _build(self, nodes: Anchors, at: Array, weights: Array, needed: int, runner: Threads) -> BuiltProblem:
         counts = nodes.counts()
         n = at_whole_numbers(float, float((nodes.measure if counts is None else counts).sum()))
         if (nodes.points == nodes.points[0]).all():
             raise ValueError(ALL_EQUAL)
         if self.fewer and isinstance(self.edges, Union) and 2 <= n < self.edges.k:
             fewer = replace(self, edges=replace(self.edges, k=int(n)))
-            return fewer._build(nodes, at, weights, foreign, needed, runner).of_few(self.edges.k - 1)
+            return fewer._build(nodes, at, weights, needed, runner).of_few(self.edges.k - 1)
         self._check_sizes(n, len(nodes.measure), at)
         distances: SearchedDistances
         distances = GivenTable(nodes.points[:, nodes.index]) if self.metric is None else self.metric.fit(nodes.points)
@@ -205,7 +200,7 @@ class Geodesic(Eigenproblem):
         notes: tuple[Concern, ...] = ()
         if parts.count > 1:
             if self.components == "largest":
-                return self._within_largest(nodes, at, weights, parts, foreign, needed, runner)
+                return self._within_largest(nodes, at, weights, parts, needed, runner)
             lengths, notes = self._join_components(lengths, parts, distances)
         nearness, reference = Nearness.of(_nearest_elsewhere(lengths), nodes.measure)
         table = shortest_paths(lengths, at, runner)
@@ -223,7 +218,7 @@ class Geodesic(Eigenproblem):
         )
         operator = self.normalization.fit(K, weights, runner)
         return BuiltProblem(
-            anchors=Anchors(nodes.points[at], None if foreign or nodes.index is None else nodes.index[at], weights),
+            anchors=Anchors(nodes.points[at], _row_numbers(nodes, at), weights),
             operator=operator,
             normalization=self.normalization,
             rule=CentredRule.of(operator, geometry),
@@ -254,7 +249,6 @@ class Geodesic(Eigenproblem):
         at: Array,
         weights: Array,
         parts: Components,
-        foreign: bool,
         needed: int,
         runner: Threads,
     ) -> BuiltProblem:
@@ -268,7 +262,7 @@ class Geodesic(Eigenproblem):
                 "Raise n_neighbors."
             )
         place = np.cumsum(inside) - 1
-        return self._build(nodes.at(np.flatnonzero(inside)), place[at[kept]], weights[kept], foreign, needed, runner)
+        return self._build(nodes.at(np.flatnonzero(inside)), place[at[kept]], weights[kept], needed, runner)
 
     def _join_components(
         self, lengths: csr_array, parts: Components, distances: SearchedDistances
@@ -308,6 +302,26 @@ class Geodesic(Eigenproblem):
 
     def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         return negative_concerns(report, self.normalization.signed)
+
+
+def _add_points(nodes: Anchors, points: Array) -> tuple[Anchors, Array]:
+    """Return the nodes and the points that equal none of them, and the node of each point.
+
+    A point that equals several nodes is the first of them; points that equal each other are one node.
+    """
+    count, together = len(nodes.points), np.concatenate([nodes.points, points])
+    places = find_places(together)
+    first = np.arange(count, len(together)) if places is None else places.first[places.member[count:]]
+    new = np.unique(first[first >= count])
+    index = np.append(np.asarray(nodes.index), np.full(len(new), NO_ROW))
+    every = Anchors(together[np.append(np.arange(count), new)], index, np.append(nodes.measure, np.ones(len(new))))
+    return every, np.where(first < count, first, count + np.searchsorted(new, first))
+
+
+def _row_numbers(nodes: Anchors, at: Array) -> Array | None:
+    """Return the training rows of some nodes; None if one of them is not a training row."""
+    rows = None if nodes.index is None else nodes.index[at]
+    return None if rows is None or (rows == NO_ROW).any() else rows
 
 
 def shortest_paths(lengths: csr_array, sources: Array, runner: Threads) -> Array:
