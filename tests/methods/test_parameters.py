@@ -1,10 +1,13 @@
-"""Parameters of centred methods: what cannot be is refused with the numbers."""
+"""Parameters of centred methods: what cannot be is refused with the numbers. An infinite epsilon of all methods."""
+
+import contextlib
+import itertools
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from catalogue import cloud
+from catalogue import cloud, quietly
 from outfold import (
     ClassicalMDS,
     DiffusionMaps,
@@ -12,9 +15,13 @@ from outfold import (
     KernelPCA,
     LaplacianEigenmaps,
     LocallyLinearEmbedding,
+    Roseland,
+    SpectralClustering,
     graphs,
+    solvers,
 )
 from outfold.extensions import KernelRidge
+from outfold.methods.spectral_base import AFFINITY_KERNELS
 
 X = cloud(0, rows=120)
 
@@ -70,3 +77,26 @@ X = cloud(0, rows=120)
 def test_what_cannot_be_is_refused_with_the_numbers(method, data, message):
     with pytest.raises(ValueError, match=message):
         method.fit(data)
+
+
+RULES = (None, "auto", 8, graphs.Union(8), graphs.Mutual(12), graphs.Ball(1.5), graphs.Threshold(0.1))
+SOLVERS = ("auto", "dense", "lanczos", "shift_invert", "lobpcg", solvers.LowRank())
+
+
+def rbf(x, y):
+    return float(np.exp(-((x - y) ** 2).sum()))
+
+
+@pytest.mark.parametrize("method", [DiffusionMaps, LaplacianEigenmaps, SpectralClustering, Roseland])
+@pytest.mark.parametrize("kernel", [*AFFINITY_KERNELS, rbf], ids=str)
+def test_an_infinite_epsilon_is_the_binary_graph_or_refused_in_words(method, kernel):
+    table = np.exp(-cdist(X, X))
+    for rule, marks, solver in itertools.product(RULES, (None, 60), SOLVERS):
+        if method is Roseland:
+            estimator = Roseland(epsilon=np.inf, kernel=kernel, n_neighbors=rule, landmarks=marks or "auto")
+        else:
+            estimator = method(epsilon=np.inf, kernel=kernel, n_neighbors=rule, landmarks=marks, solver=solver)
+        with contextlib.suppress(ValueError):
+            quietly(estimator.fit, table if kernel == "precomputed" else X)
+            assert np.isfinite(estimator.embedding_).all()
+            assert estimator.epsilon_ == np.inf
