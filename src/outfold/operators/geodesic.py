@@ -2,9 +2,11 @@
 
     D(x, y) = min over the neighbours i of x of  d(x, x_i) + D(x_i, y)
 
-A point is linked to the graph through its k nearest training points (or those within the radius). y runs over the
-anchors: all training points, or landmarks. The model stores a table (n, anchors) of geodesics through the graph of all
-training points. A training point is its own nearest neighbour, so its row is its row of the table.
+A point is linked to the graph through its k nearest training points (or those within the radius; or, of a mutual graph,
+those of its k nearest that have it within their own radius, which reaches halfway from their k-th to their (k+1)-th
+neighbour; or the nearest if there is no such point). y runs over the anchors: all training points, or landmarks. The
+model stores a table (n, anchors) of geodesics through the graph of all training points. A training point is its own
+nearest neighbour, so its row is its row of the table.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from ..data.places import find_places
 from ..data.sources import Source
 from ..data.weights import at_whole_numbers
 from ..distances import GivenTable, Metric, SearchedDistances, clip_entries
-from ..graphs import Ball, Union, components, drawing
+from ..graphs import Ball, Mutual, Union, components, drawing
 from ..graphs.components import Components
 from ..graphs.fitted import SparseGraph
-from ..graphs.pair_statistics import SearchStatistics, lists_of_mass, select_nearest
+from ..graphs.pair_statistics import SearchStatistics, lists_of_mass, midway_radii, select_nearest
 from ..graphs.protocols import ValueGeometry
 from ..landmarks import AllRows, Anchors, along_the_tree, given_columns
 from ..neighbors import Lists, Search
@@ -72,6 +74,7 @@ class Geodesics(ValueGeometry):
     counts: Annotated[Array | None, Axes("N")] = None  # of each node as a neighbour; None: by its measure
     k: int  # neighbours of a new point; 0: those within the radius
     radius: float
+    radii: Annotated[Array | None, Axes("N")] = None  # squared, of the nodes of a mutual graph; None: of another graph
     table: Annotated[Array, Axes("N n")]  # (nodes, anchors): D
     at: Annotated[Array, Axes("n"), Index("N"), WHOLE]  # indices of the anchors among the nodes
     nearness: Nearness
@@ -121,6 +124,9 @@ class Geodesics(ValueGeometry):
 
     def _steps(self, Z: Array) -> Lists:
         """Return the nodes each point is linked to directly, nearest first."""
+        if self.radii is not None:
+            lists = lists_of_mass(self.search, Z, self.measure, self.k + 1, Threads(1), counts=self.counts)
+            return _mutual(lists, midway_radii(lists, self.measure, self.k, self.counts), self.radii)
         if self.k:
             looked = self.k if self.counts is None else self.k + 1
             lists = lists_of_mass(self.search, Z, self.measure, looked, Threads(1), counts=self.counts)
@@ -136,7 +142,7 @@ class Geodesic(Eigenproblem):
     """Isomap: -D^2 / 2 between the anchors through the graph of all rows, centred."""
 
     metric: Metric | None  # None: distances are precomputed
-    edges: Union | Ball  # the k of Union counts the point itself
+    edges: Union | Mutual | Ball  # the k of Union and Mutual counts the point itself
     normalization: Centring
     components: str = "warn"
     fewer: bool = False  # of few points take fewer neighbours than `edges` counts, instead of raising
@@ -205,13 +211,14 @@ class Geodesic(Eigenproblem):
         nearness, reference = Nearness.of(_nearest_elsewhere(lengths), nodes.measure)
         table = shortest_paths(lengths, at, runner)
         K = _kernel(table, at, runner)
-        k = graph.k - 1 if graph.kind == "union" else 0
+        k = graph.k - 1 if graph.kind == "union" else graph.k
         geometry = Geodesics(
             search=search,
             measure=nodes.measure,
             counts=counts,
             k=k,
             radius=graph.radius,
+            radii=graph.radii if graph.kind == "mutual" else None,
             table=table,
             at=at,
             nearness=nearness,
@@ -232,7 +239,7 @@ class Geodesic(Eigenproblem):
     def _check_sizes(self, n: float, nodes: int, at: Array) -> None:
         if not isinstance(self.edges, Ball) and self.edges.k > n:
             raise ValueError(
-                f"n_neighbors={self.edges.k - 1} must be smaller than the number of points, n = {n:g} (equal rows "
+                f"n_neighbors={self._now()} must be smaller than the number of points, n = {n:g} (equal rows "
                 "count once, weights below 1 as their fraction). Lower it."
             )
         drawing.check_table(nodes, len(at), "Geodesics", "landmarks=1000")
@@ -240,8 +247,9 @@ class Geodesic(Eigenproblem):
     def _describe(self, graph: SparseGraph) -> str:
         if graph.kind == "union":
             return f"union of {graph.k - 1} nearest neighbours"
-        assert isinstance(self.edges, Ball)
-        return replace(self.edges, radius=graph.radius).describe()
+        if isinstance(self.edges, Ball):
+            return replace(self.edges, radius=graph.radius).describe()
+        return self.edges.describe()
 
     def _within_largest(
         self,
@@ -283,7 +291,9 @@ class Geodesic(Eigenproblem):
         return joined, (Concern(Importance.PIECES, text),)
 
     def _now(self) -> str:
-        return f"{self.edges.radius}" if isinstance(self.edges, Ball) else f"{self.edges.k - 1}"
+        if isinstance(self.edges, Ball):
+            return f"{self.edges.radius}"
+        return f"{self.edges.k - 1}" if isinstance(self.edges, Union) else f"Mutual({self.edges.k})"
 
     def cost(self, case: Case) -> Cost:
         n, m = case.rows, case.anchors
@@ -316,6 +326,14 @@ def _add_points(nodes: Anchors, points: Array) -> tuple[Anchors, Array]:
     index = np.append(np.asarray(nodes.index), np.full(len(new), NO_ROW))
     every = Anchors(together[np.append(np.arange(count), new)], index, np.append(nodes.measure, np.ones(len(new))))
     return every, np.where(first < count, first, count + np.searchsorted(new, first))
+
+
+def _mutual(lists: Lists, own: Array, theirs: Array) -> Lists:
+    """Return the entries within the squared radii at both ends; of a row without such an entry its nearest."""
+    keep = lists.squared <= np.minimum(np.repeat(own, np.diff(lists.ptr)), theirs[lists.index])
+    alone = ~np.logical_or.reduceat(keep, lists.ptr[:-1])
+    keep[lists.ptr[:-1][alone]] = True
+    return lists.select(keep)
 
 
 def _row_numbers(nodes: Anchors, at: Array) -> Array | None:
