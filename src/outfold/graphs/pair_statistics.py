@@ -35,12 +35,12 @@ class DenseStatistics(PairStatistics):
         return _total(self.measure, self.counts)
 
     def radius(self, k: float) -> float:
-        return median_length(self._squared(k), self.measure, self.counts)
+        return median_length(self._kth_squares(k), self.measure, self.counts)
 
     def longest(self, k: float) -> float:
-        return float(np.sqrt(self._squared(k).max()))
+        return float(np.sqrt(self._kth_squares(k).max()))
 
-    def _squared(self, k: float) -> Array:
+    def _kth_squares(self, k: float) -> Array:
         """Return the squared distance of each anchor to neighbour k."""
         return table_kth(self.squared, self.measure, k + 1, self.counts)
 
@@ -87,14 +87,14 @@ class SearchStatistics(PairStatistics):
 
     def radius(self, k: float) -> float:
         """Return the same as ``DenseStatistics.radius``, with the median over the sample."""
-        squared, measure = self._squared(k)
+        squared, measure = self._kth_squares(k)
         return median_length(squared, measure, None if self.counts is None else np.minimum(measure, 1.0))
 
     def longest(self, k: float) -> float:
         """Return the same as ``DenseStatistics.longest``, over the sample."""
-        return float(np.sqrt(self._squared(k)[0].max()))
+        return float(np.sqrt(self._kth_squares(k)[0].max()))
 
-    def _squared(self, k: float) -> tuple[Array, Array]:
+    def _kth_squares(self, k: float) -> tuple[Array, Array]:
         """Return the squared distance of each anchor of the sample to neighbour k, and their measure."""
         rows, measure = self._sample(self.most)
         lists = lists_of_mass(

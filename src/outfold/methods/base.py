@@ -43,7 +43,7 @@ from ..extensions.samples import Extension, Model, Samples
 from ..landmarks import AllRows
 from ..trust import LEVEL, Judge, RowFacts, Trust
 from . import parameters
-from .declaration import estimator
+from .declaration import check_names, estimator
 from .parameters import ExtensionChoice, Specification
 
 Output: TypeAlias = Assignable | str | Path | None  # where an embedding is written
@@ -62,7 +62,11 @@ if TYPE_CHECKING:
 else:
 
     class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-        """A transformer of scikit-learn."""
+        """A transformer of scikit-learn, which says what to pass instead of a parameter that it does not have."""
+
+        def set_params(self, **params: Any) -> Self:
+            check_names(self, params)
+            return super().set_params(**params)
 
 
 class Storable:
