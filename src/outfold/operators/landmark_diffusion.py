@@ -36,6 +36,7 @@ from .._runtime.typing import FREE, WHOLE, Array, Axes, Index, Matrix
 from ..bandwidths import Bandwidth, Fixed
 from ..data.checkpoints import Checkpoint
 from ..data.sources import InMemory, Source
+from ..data.sparse_rows import few_columns
 from ..distances import Metric
 from ..graphs import AllPairs, Union, drawing
 from ..graphs.fitted import DenseGraph
@@ -151,7 +152,7 @@ class LandmarkDiffusion(Eigenproblem):
                 low=passes.low,
                 index=anchors.index,
             )
-        operator = replace(passes.operator(G, seen, omega, pace), runner=runner, smooth=anchors.points[:, :16])
+        operator = replace(passes.operator(G, seen, omega, pace), runner=runner, smooth=few_columns(anchors.points))
         return BuiltProblem(
             anchors=anchors,
             operator=operator,

@@ -23,12 +23,12 @@ from .._runtime.threads import BLOCK_ENTRIES, Threads, block_rows, row_blocks
 from .._runtime.typing import Array, Axes, Interval, Matrix, Sparse
 from ..data.checkpoints import Checkpoint
 from ..data.sources import Answer, InMemory, PartitionedRows, Source
+from ..data.sparse_rows import as_rows
 from ..distances import SearchedDistances, clip_entries
 from ..graphs import components
 from ..graphs.nearest import NearestAnchors
 from ..graphs.protocols import FittedKernel, Geometry
 from ..neighbors import Lists, Search
-from ..neighbors.lists import measure_pairs
 from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
 from .operator import MarkovOperator, add_to_diagonal, links, scale_both_sides
 from .problem import NeighborLists
@@ -315,7 +315,7 @@ class Passes(ABC):
         return state if state is not None and state["landmarks"] == len(self.geometry.anchors) else None
 
     def affinities(self, Z: Array) -> Matrix:
-        measured = self.geometry.cross(np.ascontiguousarray(Z))
+        measured = self.geometry.cross(as_rows(Z))
         if isinstance(measured, np.ndarray):
             return self.kernel.affinity(measured)
         measured.data = self.kernel.affinity(measured.data)
@@ -460,7 +460,7 @@ class NearPasses(Passes):
         return NeighborLists(order=order, ptr=ptr, index=index[:total], distances=self.geometry.distances, units=units)
 
     def _lists(self, points: Array, kept: NeighborLists) -> Lists:
-        return measure_pairs(self.geometry.distances, points, kept.ptr, kept.index, self.runner)
+        return Lists(kept.ptr, kept.index, self.geometry.distances.listed(points, kept.ptr, kept.index, self.runner))
 
     def _weights(self, lists: Lists) -> Array:
         """Return the weights of the entries, in place of their squared distances."""
