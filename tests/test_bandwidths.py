@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist, pdist
 
 from catalogue import cloud, quietly
@@ -74,6 +75,14 @@ def test_the_cut_off_through_a_search_is_that_of_all_pairs():
     points = cloud(5, rows=500)
     found = Union(12).statistics(Metric(), points, np.ones(500), Threads(1))
     assert CutOff().bandwidth(found).epsilon == pytest.approx(farthest_kth(points, 10) ** 2 / -np.log(1e-8), rel=1e-12)
+
+
+def test_the_cut_off_of_a_graph_of_distances_is_that_of_the_points():
+    near = np.argsort(SQUARED, axis=1)[:, :30]  # the point itself at a stored distance of 0
+    lengths = np.sqrt(np.take_along_axis(SQUARED, near, axis=1))
+    graph = csr_array((lengths.ravel(), near.ravel(), np.arange(0, near.size + 1, 30)), shape=SQUARED.shape)
+    found = quietly(DiffusionMaps(1, epsilon="cut_off", metric="precomputed").fit, graph)
+    assert found.epsilon_ == pytest.approx(farthest_kth(X, 10) ** 2 / -np.log(1e-8), rel=1e-12)
 
 
 def test_the_cut_off_counts_copies_and_weights_once():

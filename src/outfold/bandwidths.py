@@ -60,9 +60,7 @@ class PairStatistics(Protocol):
 
     def longest(self, k: float) -> float:
         """Return the largest distance of an anchor to its neighbour k, without the point itself."""
-        raise ValueError(
-            "The edges of a sparse graph do not say how far neighbour k is: pass another rule or a number."
-        )
+        ...
 
     def pairs(self) -> tuple[Array, Array]:
         """Return the squared distances of pairs i < j and their weights; copies of a row are pairs at 0."""
