@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn import cluster, decomposition, manifold
 from sklearn.base import clone
+from sklearn.neighbors import kneighbors_graph
 
 import outfold
 from catalogue import cloud, quietly
@@ -201,3 +202,12 @@ def test_a_class_that_extends_an_estimator_has_its_own_constructor():
     assert clone(Flat(k=6)).get_params() == {"k": 6}
     with pytest.raises(ValueError, match=r"Flat has no parameter 'radius'. Pass n_neighbors=outfold.graphs.Ball"):
         Flat().set_params(radius=1)
+
+
+def test_the_advice_for_a_graph_of_neighbour_distances_is_scikit_learns_affinity():
+    X = cloud(0, rows=150)
+    graph = kneighbors_graph(X, 60, mode="distance")
+    theirs = manifold.SpectralEmbedding(affinity="precomputed_nearest_neighbors", n_neighbors=50, random_state=0)
+    ours = quietly(outfold.LaplacianEigenmaps(metric="precomputed", n_neighbors=50, epsilon=np.inf).fit, graph)
+    correlation = np.corrcoef(ours.embedding_.T, theirs.fit_transform(graph).T)[:2, 2:]
+    assert np.abs(correlation.diagonal()).min() > 0.99  # edges that one end wants weigh 1/2 there

@@ -40,8 +40,8 @@ INSTEAD: dict[str, dict[str, str]] = {  # class: parameter: what to do
     "AffinityMethod": {
         "affinity": (
             "For affinity='rbf' pass epsilon=1 / (2 gamma), 0.5 for gamma=1; for 'nearest_neighbors' pass "
-            "n_neighbors=10, epsilon=inf; for 'precomputed' and 'precomputed_nearest_neighbors' pass "
-            "kernel='precomputed'; for a callable pass kernel=callable."
+            "n_neighbors=10, epsilon=inf, and for 'precomputed_nearest_neighbors' metric='precomputed' as well; for "
+            "'precomputed' pass kernel='precomputed'; for a callable pass kernel=callable."
         ),
         "gamma": "Pass epsilon=1 / (2 gamma), 0.5 for gamma=1: the kernel is exp(-d^2 / (2 epsilon)).",
         "degree": ANY_KERNEL,
