@@ -95,6 +95,7 @@ ALL_METHODS = {
     "classical-mds manhattan signed": ClassicalMDS(metric="manhattan", signed=True),
     "classical-mds landmarks": ClassicalMDS(landmarks=0.6, random_state=0),
     "isomap": Isomap(n_neighbors=6),
+    "isomap mutual": Isomap(n_neighbors=graphs.Mutual(8)),
     "isomap ball": Isomap(n_neighbors=graphs.Ball("auto")),
     "isomap chebyshev signed": Isomap(n_neighbors=6, metric="chebyshev", signed=True),
     "isomap landmarks": Isomap(n_neighbors=6, landmarks=0.6, random_state=0),

@@ -2,11 +2,15 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist, pdist
 
 from catalogue import cloud, quietly
 from outfold import DiffusionMaps, datasets
-from outfold.bandwidths import Bandwidth, Fixed, Growth, Neighbor, Percentile, Slope
+from outfold._runtime.threads import Threads
+from outfold.bandwidths import Bandwidth, CutOff, Fixed, Growth, Neighbor, Percentile, Slope
+from outfold.distances import Metric
+from outfold.graphs import Union
 from outfold.graphs.pair_statistics import DenseStatistics
 
 X = cloud(0, rows=60)
@@ -45,6 +49,52 @@ def test_rules_read_the_dimension(make, dimension):
         )
 
 
+def farthest_kth(points, k):
+    """The largest distance to the k-th nearest, counting the point, over the distinct points."""
+    distinct = np.unique(points, axis=0)
+    return np.sort(cdist(distinct, distinct), axis=1)[:, min(k, len(distinct)) - 1].max()
+
+
+@pytest.mark.parametrize("k", [2, 10, 60, 100])
+def test_the_kernel_is_the_tolerance_at_root_two_cut_offs(k):
+    epsilon = CutOff(k, tolerance=1e-6).bandwidth(SURVEY).epsilon
+    assert np.exp(-2 * farthest_kth(X, k) ** 2 / (2 * epsilon)) == pytest.approx(1e-6, rel=1e-10)
+
+
+@pytest.mark.parametrize("n", [5, 9, 10, 400])
+def test_the_cut_off_is_datafolds(n):
+    """datafold 2: k = 10, tolerance 1e-8; the largest of all distances if there are fewer than ten rows."""
+    points = cloud(3, rows=n)
+    cut_off = farthest_kth(points, 10) if n >= 10 else pdist(points).max()
+    found = quietly(DiffusionMaps(1, epsilon="cut_off").fit, points)
+    assert found.epsilon_ == pytest.approx(cut_off**2 / -np.log(1e-8), rel=1e-12)
+    assert "largest distance to neighbour 10, counting the point" in found.report_.bandwidth
+
+
+def test_the_cut_off_through_a_search_is_that_of_all_pairs():
+    points = cloud(5, rows=500)
+    found = Union(12).statistics(Metric(), points, np.ones(500), Threads(1))
+    assert CutOff().bandwidth(found).epsilon == pytest.approx(farthest_kth(points, 10) ** 2 / -np.log(1e-8), rel=1e-12)
+
+
+def test_the_cut_off_of_a_graph_of_distances_is_that_of_the_points():
+    near = np.argsort(SQUARED, axis=1)[:, :30]  # the point itself at a stored distance of 0
+    lengths = np.sqrt(np.take_along_axis(SQUARED, near, axis=1))
+    graph = csr_array((lengths.ravel(), near.ravel(), np.arange(0, near.size + 1, 30)), shape=SQUARED.shape)
+    found = quietly(DiffusionMaps(1, epsilon="cut_off", metric="precomputed").fit, graph)
+    assert found.epsilon_ == pytest.approx(farthest_kth(X, 10) ** 2 / -np.log(1e-8), rel=1e-12)
+
+
+def test_the_cut_off_counts_copies_and_weights_once():
+    copies = np.random.default_rng(0).integers(1, 40, len(X))
+    once = CutOff(6).bandwidth(SURVEY).epsilon
+    for fit in (
+        lambda maps: maps.fit(X, sample_weight=copies),
+        lambda maps: maps.fit(np.repeat(X, copies, axis=0)),
+    ):
+        assert quietly(fit, DiffusionMaps(1, epsilon=CutOff(6))).epsilon_ == pytest.approx(once, rel=1e-12)
+
+
 def test_slope_finds_the_steepest_point_of_the_kernel_sum():
     found = Slope().bandwidth(SURVEY).epsilon
 
@@ -80,9 +130,9 @@ def test_a_rule_of_ones_own_is_welcome_and_left_unchanged():
     assert "a tenth of the largest" in str(maps.report_)
 
 
-@pytest.mark.parametrize("name", ["auto", "median", "neighbor", "slope", "percentile"])
+@pytest.mark.parametrize("name", ["auto", "median", "neighbor", "slope", "percentile", "cut_off"])
 def test_every_name_is_a_different_rule(name):
-    names = ("median", "neighbor", "slope", "percentile")
+    names = ("median", "neighbor", "slope", "percentile", "cut_off")
     others = {n: quietly(DiffusionMaps(1, epsilon=n).fit, X).epsilon_ for n in names}
     mine = quietly(DiffusionMaps(1, epsilon=name).fit, X).epsilon_
     assert sum(value == mine for value in others.values()) == (name in others)
@@ -114,6 +164,9 @@ def test_the_default_bandwidth_sees_the_true_spectrum(make, truth, limit):
         (Percentile(150), "q=150"),
         (Neighbor("x"), "k='x'"),
         (Neighbor(-3), "k=-3"),
+        (CutOff(1), "k=1 must be a whole number >= 2"),
+        (CutOff(10, tolerance=0), "tolerance=0 must be > 0 and <= 1"),
+        (CutOff(10, tolerance=1), "tolerance=1 makes epsilon infinite"),
     ],
 )
 def test_rules_are_checked_as_numbers_are(rule, message):

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import pairwise_distances
 
 from catalogue import cloud, quietly
-from outfold import DiffusionMaps
+from outfold import PHATE, ClassicalMDS, DiffusionMaps, Isomap, KernelPCA, Roseland
 from outfold._runtime.threads import Threads
 from outfold.distances import METRICS, Distances, Metric
 
@@ -43,6 +43,27 @@ def test_missing_values_are_for_the_metric_that_knows_them():
         DiffusionMaps().fit(gaps)
     maps = DiffusionMaps(metric="nan_euclidean").fit(gaps)
     assert np.isfinite(maps.transform(gaps)).all()
+
+
+@pytest.mark.parametrize("metric", ["nan_euclidean", Metric("nan_euclidean")], ids=["name", "metric"])
+@pytest.mark.parametrize("method", [ClassicalMDS, DiffusionMaps, Isomap, PHATE, Roseland], ids=lambda m: m.__name__)
+def test_the_tag_says_that_missing_values_are_taken_and_they_are(method, metric):
+    gaps = np.array(X)
+    gaps[3, 1] = gaps[9, 0] = np.nan
+    estimator = method(metric=metric)
+    assert estimator.__sklearn_tags__().input_tags.allow_nan
+    assert np.isfinite(quietly(estimator.fit_transform, gaps)).all()
+
+
+@pytest.mark.parametrize(
+    "estimator", [DiffusionMaps(), Isomap(metric="manhattan"), Isomap(metric=Metric("cosine")), KernelPCA()], ids=str
+)
+def test_the_tag_says_that_missing_values_are_refused_and_they_are(estimator):
+    gaps = np.array(X)
+    gaps[3, 1] = np.nan
+    assert not estimator.__sklearn_tags__().input_tags.allow_nan
+    with pytest.raises(ValueError, match="contains NaN"):
+        estimator.fit(gaps)
 
 
 def test_distances_are_right_far_from_the_origin():

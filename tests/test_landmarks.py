@@ -257,3 +257,50 @@ def test_random_landmarks_keep_their_own_weights():
     found = select(Random(50), weights=weights, seed=4)
     np.testing.assert_array_equal(found.points, X[found.index])
     np.testing.assert_array_equal(found.measure, weights[found.index])
+
+
+@pytest.mark.parametrize("distance", [0.05, 0.3, 1.0])
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weights and copies"])
+def test_landmarks_by_distance_are_apart_and_cover_every_row(distance, weighted):
+    points, weights = (X, None)
+    if weighted:
+        points, weights = np.vstack([X, X[:200]]), np.random.default_rng(3).integers(0, 3, 800).astype(float)
+    found = select(landmarks.MinDistance(distance=distance), points, weights)
+    assert pdist(found.points).min() >= distance * (1 - 1e-12)
+    rows = points if weights is None else points[weights > 0]
+    assert cdist(rows, found.points).min(axis=1).max() < distance
+    assert np.array_equal(points[found.index], found.points)
+    nearest = cdist(points, found.points).argmin(axis=1)
+    mass = np.bincount(nearest, weights=np.ones(len(points)) if weights is None else weights)
+    np.testing.assert_allclose(found.measure, mass / mass.mean(), rtol=1e-12)
+
+
+def test_landmarks_by_distance_of_rows_in_blocks_are_apart():
+    blocks = BlockSource(lambda: (X[i : i + 100] for i in range(0, 600, 100)))
+    found = landmarks.MinDistance(distance=0.3).select(blocks, np.ones(600), np.random.default_rng(0))
+    assert pdist(found.points).min() >= 0.3
+    assert cdist(X, found.points).min(axis=1).max() < 0.3  # a sample holds all of so few rows
+
+
+@pytest.mark.parametrize("method", [DiffusionMaps, Isomap, Roseland, ClassicalMDS])
+def test_every_method_takes_landmarks_by_distance(method):
+    model = quietly(method(2, landmarks=landmarks.MinDistance(distance=0.3), random_state=0).fit, X)
+    assert pdist(model.landmarks_).min() >= 0.3
+    assert 50 < len(model.landmarks_) < 200
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({}, "size=None, distance=None.*either a number of landmarks or their least distance"),
+        ({"size": 5, "distance": 1.0}, "size=5, distance=1.0.*either"),
+        ({"distance": 0}, "distance=0 must be a finite number > 0"),
+        ({"distance": np.inf}, "distance=inf must be a finite"),
+        ({"distance": np.nan}, "distance=nan must be a finite"),
+        ({"distance": "far"}, "distance='far' must be a finite"),
+        ({"distance": 1e3}, "leaves 1 landmark.*Pass a smaller distance"),
+    ],
+)
+def test_a_distance_that_gives_no_landmarks_is_refused(choice, message):
+    with pytest.raises(ValueError, match=message):
+        select(landmarks.MinDistance(**choice))

@@ -1,7 +1,7 @@
 """Rules that choose epsilon from the distances between the anchors.
 
 Every rule is a value: ``rule.bandwidth(statistics) -> Bandwidth``. Weighting a row by 3 and repeating it three times
-give the same epsilon, and so does every rule but ``Slope`` for fractions in between, continuously. The kernel is
+give the same epsilon; all rules but ``Slope`` and ``CutOff`` are continuous in the weights. The kernel is
 exp(-d^2 / (2 epsilon)): a length sigma chosen by a rule becomes epsilon = sigma^2.
 """
 
@@ -56,6 +56,10 @@ class PairStatistics(Protocol):
 
     def radius(self, k: float) -> float:
         """Return the median over the anchors of the distance to neighbour k, without the point itself."""
+        ...
+
+    def longest(self, k: float) -> float:
+        """Return the largest distance of an anchor to its neighbour k, without the point itself."""
         ...
 
     def pairs(self) -> tuple[Array, Array]:
@@ -128,13 +132,7 @@ class Neighbor(BandwidthRule):
     k: Annotated[int | Literal["auto"], Interval(1)] = "auto"
 
     def bandwidth(self, statistics: PairStatistics) -> Bandwidth:
-        total = statistics.total
-        if total < 2:
-            raise ValueError(
-                f"The sample weights add up to {total:.3g} neighbours, too few to choose epsilon from: a weight is the "
-                "number of copies of a row. Pass outfold.data.normalize_weights(sample_weight) if only their ratios "
-                "matter."
-            )
+        total = _enough(statistics)
         dimension = self._dimension(statistics)
         k = at_whole_numbers(lambda n: self._whole_k(n, dimension, statistics.widest), total)
         radius = statistics.radius(k)
@@ -161,6 +159,33 @@ class Neighbor(BandwidthRule):
         if not 0 < inner < outer:
             return 2.0
         return float(np.clip(np.log(far / near) / np.log(outer / inner), 1.0, 20.0))
+
+
+@dataclass(frozen=True)
+class CutOff(BandwidthRule):
+    """epsilon = r^2 / log(1 / tolerance), r the largest distance of a point to its k-th nearest, counting itself.
+
+    This is the rule of datafold's ``optimize_parameters``. There the largest is over 1000 random points; here it is
+    over all points, or an even sample of 4000 if there are more than 4000 and the graph has only the nearest. The
+    kernel exp(-d^2 / (2 epsilon)) falls to sqrt(tolerance) at r, and to ``tolerance`` at sqrt(2) r. One outlier makes r
+    large: ``Neighbor`` takes a median.
+
+    >>> from outfold import DiffusionMaps
+    >>> maps = DiffusionMaps(epsilon=CutOff(2, tolerance=1e-4)).fit([[0.0], [1.0], [2.0], [4.0]])
+    >>> bool(abs(maps.epsilon_ - 2.0**2 / np.log(1e4)) < 1e-15)  # distances to the nearest: 1, 1, 1, 2
+    True
+    """
+
+    k: Annotated[int, Interval(2)] = 10
+    tolerance: Annotated[float, Interval(0.0, 1.0, open_low=True)] = 1e-8
+
+    def bandwidth(self, statistics: PairStatistics) -> Bandwidth:
+        total = _enough(statistics)
+        if self.tolerance == 1:
+            raise ValueError("tolerance=1 makes epsilon infinite: a weight of 1 is at distance 0. Pass less than 1.")
+        radius = statistics.longest(min(float(self.k), total) - 1)
+        how = f"{self.tolerance:g} at sqrt(2) times the largest distance to neighbour {self.k}, counting the point"
+        return _positive(radius**2 / -np.log(self.tolerance), how)
 
 
 @dataclass(frozen=True)
@@ -206,6 +231,18 @@ class Growth:
         decay = np.exp(-squares / (2 * epsilons[:, None]))
         half = decay @ mass + zero_mass  # pairs i < j
         return cls(epsilons, 2 * half, (decay * squares) @ mass / (2 * epsilons) / half)
+
+
+def _enough(statistics: PairStatistics) -> float:
+    """Return the number of neighbours that all anchors count together; refuse fewer than 2."""
+    total = statistics.total
+    if total < 2:
+        raise ValueError(
+            f"The sample weights add up to {total:.3g} neighbours, too few to choose epsilon from: a weight is the "
+            "number of copies of a row. Pass outfold.data.normalize_weights(sample_weight) if only their ratios "
+            "matter."
+        )
+    return total
 
 
 def _positive(epsilon: float, how: str, dimension: float | None = None) -> Bandwidth:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Annotated, Protocol, runtime_checkable
 
 import numpy as np
@@ -261,25 +262,53 @@ class FarthestPoint(_Sized):
 
 
 @dataclass(frozen=True)
-class MinDistance(_Sized):
+class MinDistance(Landmarks):
     """Rows in random order, each selected if it is far enough from those selected before: an even cover.
 
-    The least distance is the largest that still gives ``size`` landmarks. With more than ``pool`` times as many rows,
-    landmarks are chosen from a random sample of that size.
+    Pass ``size`` or ``distance``. With ``size``, a count (int) or a fraction (float), the least distance is the largest
+    that still gives so many landmarks; with more than ``pool`` times as many rows, landmarks are chosen from a random
+    sample of that size. With ``distance``, no two landmarks are nearer to each other (in the Euclidean metric), and
+    every row in memory is nearer than that to one; the number of landmarks follows.
 
     >>> from outfold import DiffusionMaps
     >>> from outfold.datasets import s_curve
     >>> X, _ = s_curve(500, random_state=0)
     >>> DiffusionMaps(landmarks=MinDistance(50), random_state=0).fit(X).landmarks_.shape
     (50, 3)
+    >>> far = DiffusionMaps(landmarks=MinDistance(distance=0.4), random_state=0).fit(X).landmarks_
+    >>> bool(np.linalg.norm(far[:, None] - far, axis=2)[np.triu_indices(len(far), 1)].min() >= 0.4)
+    True
     """
 
+    size: Annotated[int | None, Interval(2)] | Annotated[float, Interval(0.0, 1.0, open_low=True)] = None
     pool: int = 20
+    distance: Annotated[float | None, Interval(0.0, open_low=True)] = None
+
+    def __post_init__(self) -> None:
+        if (self.size is None) == (self.distance is None):
+            raise ValueError(
+                f"MinDistance(size={self.size}, distance={self.distance}): pass either a number of landmarks or their "
+                "least distance."
+            )
+        distance = self.distance
+        if distance is not None and not (isinstance(distance, Real) and 0 < float(distance) < np.inf):
+            raise ValueError(f"MinDistance: distance={distance!r} must be a finite number > 0.")
+
+    def count(self, rows: int) -> int:
+        """Return the number of landmarks; by distance it is not known before, so plans take that of "auto"."""
+        return Enough().count(rows) if self.size is None else count_of(self.size, rows)
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
-        pool = _pool(rows, measure, self.size, rng, self.pool)
-        count, order = pool.count, rng.permutation(len(pool.points))
+        size, most = (2, np.inf) if self.size is None else (self.size, self.pool)
+        pool = _pool(rows, measure, size, rng, most)
+        order = rng.permutation(len(pool.points))
         points = pool.points[order]
+        kept = self._at_distance(points) if self.size is None else self._as_far_as_possible(points, pool.count)
+        return _standing_for(pool.at(np.sort(order[kept])), rows, measure)
+
+    @staticmethod
+    def _as_far_as_possible(points: Array, count: int) -> Array:
+        """Return ``count`` rows that are as far apart as the order of the rows allows."""
         low, high = 0.0, _extent(points)
         kept = _far_enough(points, 0.0, count)
         for _ in range(24):
@@ -287,7 +316,19 @@ class MinDistance(_Sized):
             found = _far_enough(points, middle**2, count)
             low, high = (middle, high) if len(found) == count else (low, middle)
             kept = found if len(found) == count else kept
-        return _standing_for(pool.at(np.sort(order[kept])), rows, measure)
+        return kept
+
+    def _at_distance(self, points: Array) -> Array:
+        """Return rows at least ``distance`` apart, of which one is nearer than that to any other row."""
+        assert self.distance is not None
+        kept = _far_enough(points, float(self.distance) ** 2, len(points))
+        if len(kept) < 2:
+            wide = float(np.sqrt(Metric().fit(points).cross(points[[kept[0]]]).max()))
+            raise ValueError(
+                f"MinDistance(distance={self.distance:g}) leaves {len(kept)} landmark: no row is farther than "
+                f"{wide:.3g} from it. Pass a smaller distance, or a number of landmarks."
+            )
+        return kept
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def test_networks_refuse_sparse_features_and_say_why(estimator):
         ({"epsilon": 0}, "epsilon=0 must be > 0"),
         ({"epsilon": -1.0}, "epsilon=-1.0 must be > 0"),
         ({"epsilon": float("nan")}, "epsilon=nan must be > 0"),
-        ({"epsilon": "best"}, "Valid: 'auto', 'median', 'neighbor', 'slope', 'percentile'"),
+        ({"epsilon": "best"}, "Valid: 'auto', 'median', 'neighbor', 'slope', 'percentile', 'cut_off'"),
         ({"epsilon": None}, "epsilon=None must be a number"),
         ({"alpha": 1.5}, "alpha=1.5 must be >= 0 and <= 1"),
         ({"alpha": -0.1}, "alpha=-0.1 must be >= 0 and <= 1"),

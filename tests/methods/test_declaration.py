@@ -4,14 +4,21 @@ import inspect
 import re
 from typing import Annotated
 
+import numpy as np
 import pytest
+from sklearn import cluster, decomposition, manifold
+from sklearn.base import clone
+from sklearn.neighbors import kneighbors_graph
 
 import outfold
+from catalogue import cloud, quietly
 from outfold import methods
 from outfold._runtime.typing import FLAG, Interval, Options
 from outfold.methods import parameters
 from outfold.methods.declaration import After, estimator
+from outfold.methods.peer_parameters import INSTEAD
 
+SPECTRAL_SOLVERS = ("dense", "shift_invert", "lobpcg")
 METHODS = [getattr(methods, name) for name in (*methods.__all__, "Islands")]
 
 
@@ -87,3 +94,120 @@ def test_a_cluster_method_has_no_number_of_components():
     assert not hasattr(outfold.SpectralClustering(), "n_components")
     with pytest.raises(TypeError, match="n_components"):
         outfold.SpectralClustering(n_components=2)
+
+
+# -- parameters that an estimator does not have --------------------------------------------
+
+PEERS = [
+    (manifold.Isomap, outfold.Isomap),
+    (manifold.LocallyLinearEmbedding, outfold.LocallyLinearEmbedding),
+    (manifold.MDS, outfold.ClassicalMDS),
+    (decomposition.KernelPCA, outfold.KernelPCA),
+    (manifold.SpectralEmbedding, outfold.LaplacianEigenmaps),
+    (cluster.SpectralClustering, outfold.SpectralClustering),
+    *([(manifold.ClassicalMDS, outfold.ClassicalMDS)] if hasattr(manifold, "ClassicalMDS") else []),
+]
+MISSING = [
+    (ours, name)
+    for theirs, ours in PEERS
+    for name in inspect.signature(theirs).parameters
+    if name not in inspect.signature(ours).parameters
+]
+
+
+def advice(method, name):
+    with pytest.raises(TypeError) as refusal:
+        method(**{name: 1})
+    with pytest.raises(ValueError, match=r"^" + re.escape(str(refusal.value)) + r"$"):
+        method().set_params(**{name: 1})
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize(("ours", "name"), MISSING, ids=lambda value: getattr(value, "__name__", value))
+def test_a_parameter_of_scikit_learns_that_is_not_ours_is_refused_with_what_to_do(ours, name):
+    text = advice(ours, name)
+    start = f"{ours.__name__} has no parameter {name!r}. "
+    assert text.startswith(start)
+    assert re.search(r"[Pp]ass |It is |It belongs to |Close over |Labels are ", text[len(start) :])
+    known = {"search", "ridge", "scale"}.union(inspect.signature(ours).parameters)
+    known.update(*(inspect.signature(theirs).parameters for theirs, same in PEERS if same is ours))
+    assert set(re.findall(r"\b([a-z_]+)=(?!=)", text)) <= known
+
+
+@pytest.mark.parametrize("kind", INSTEAD)
+def test_no_advice_is_about_a_parameter_that_the_class_has(kind):
+    methods_of_it = [method for method in METHODS if kind in [base.__name__ for base in method.__mro__]]
+    assert methods_of_it
+    for method in methods_of_it:
+        if method.__name__ == kind:
+            assert not set(INSTEAD[kind]) & set(inspect.signature(method).parameters)
+
+
+@pytest.mark.parametrize(
+    ("replacement", "theirs"),
+    [
+        (lambda: outfold.LaplacianEigenmaps(n_neighbors=10, epsilon=np.inf), {"affinity": "nearest_neighbors"}),
+        (lambda: outfold.SpectralClustering(n_neighbors=10, epsilon=np.inf), {"affinity": "nearest_neighbors"}),
+        (lambda: outfold.LaplacianEigenmaps(epsilon=1 / (2 * 0.7)), {"gamma": 0.7}),
+        (lambda: outfold.LaplacianEigenmaps(kernel=lambda x, y: (0.5 * x @ y + 9) ** 2), {"degree": 2}),
+        (lambda: outfold.Isomap(n_neighbors=outfold.graphs.Ball(2.0)), {"radius": 2.0}),
+        (lambda: outfold.Isomap(n_neighbors=outfold.graphs.Union(6, search="tree")), {"neighbors_algorithm": "tree"}),
+        (lambda: outfold.Isomap(metric=outfold.distances.Metric("minkowski", {"p": 3})), {"p": 3}),
+        (lambda: outfold.KernelPCA(inverse=outfold.extensions.KernelRidge(ridge=0.1)), {"alpha": 0.1}),
+        *((lambda s=s: outfold.LaplacianEigenmaps(solver=s), {"eigen_solver": s}) for s in SPECTRAL_SOLVERS),
+        *((lambda s=s: outfold.KernelPCA(solver=s), {"eigen_solver": s}) for s in ("dense", "lanczos", "krylov")),
+        *((lambda s=s: outfold.LocallyLinearEmbedding(solver=s), {"eigen_solver": s}) for s in SPECTRAL_SOLVERS[:2]),
+    ],
+)
+def test_what_the_advice_says_can_be_fitted(replacement, theirs):
+    estimator = replacement()
+    with pytest.raises(TypeError, match="has no parameter"):
+        type(estimator)(**theirs)
+    assert np.isfinite(quietly(estimator.fit, cloud(0, rows=60)).embedding_).all()
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "meant"),
+    [
+        (outfold.Isomap, "n_neighbours", "n_neighbors"),
+        (outfold.DiffusionMaps, "epsilom", "epsilon"),
+        (outfold.GRAE, "n_component", "n_components"),
+        (outfold.DiffusionNet, "hiden", "hidden"),
+        (methods.Islands, "n_neighbor", "n_neighbors"),
+    ],
+)
+def test_a_misspelt_parameter_has_a_hint(method, name, meant):
+    assert f"has no parameter {name!r}. Did you mean {meant!r}? It has n_components, " in advice(method, name)
+
+
+def test_an_unknown_parameter_is_refused_with_those_that_there_are():
+    assert advice(outfold.ClassicalMDS, "colour").startswith(
+        "ClassicalMDS has no parameter 'colour'. It has n_components, metric, signed, landmarks"
+    )
+
+
+def test_parameters_of_parts_are_set_and_their_names_are_checked_there():
+    net = outfold.DiffusionNet(spectral=outfold.DiffusionMaps(2))
+    assert net.set_params(spectral__epsilon=0.5).spectral.epsilon == 0.5
+    with pytest.raises(ValueError, match="DiffusionMaps has no parameter 'gamma'. Pass epsilon"):
+        net.set_params(spectral__gamma=0.5)
+
+
+def test_a_class_that_extends_an_estimator_has_its_own_constructor():
+    class Flat(outfold.Isomap):
+        def __init__(self, k=5):
+            super().__init__(2, n_neighbors=k)
+            self.k = k
+
+    assert clone(Flat(k=6)).get_params() == {"k": 6}
+    with pytest.raises(ValueError, match=r"Flat has no parameter 'radius'. Pass n_neighbors=outfold.graphs.Ball"):
+        Flat().set_params(radius=1)
+
+
+def test_the_advice_for_a_graph_of_neighbour_distances_is_scikit_learns_affinity():
+    X = cloud(0, rows=150)
+    graph = kneighbors_graph(X, 60, mode="distance")
+    theirs = manifold.SpectralEmbedding(affinity="precomputed_nearest_neighbors", n_neighbors=50, random_state=0)
+    ours = quietly(outfold.LaplacianEigenmaps(metric="precomputed", n_neighbors=50, epsilon=np.inf).fit, graph)
+    correlation = np.corrcoef(ours.embedding_.T, theirs.fit_transform(graph).T)[:2, 2:]
+    assert np.abs(correlation.diagonal()).min() > 0.99  # edges that one end wants weigh 1/2 there

@@ -135,3 +135,48 @@ def test_gamma_auto_is_that_of_the_bandwidth_that_is_reported():
     asked = KernelPCA(3, kernel="rbf", gamma=1 / (2 * auto.report_.epsilon)).fit(X)
     np.testing.assert_allclose(auto.eigenvalues_, asked.eigenvalues_, rtol=1e-12)
     np.testing.assert_allclose(auto.embedding_, asked.embedding_, atol=1e-12)
+
+
+# -- rounding ------------------------------------------------------------------------------
+
+
+def test_an_eigenvalue_that_is_rounding_of_three_points_is_beyond_the_rank():
+    """The points of scikit-learn's test of ``remove_zero_eig``: the second eigenvalue is about 1e-32."""
+    points = [[5, 1], [5 + 1e-8, 1e-8], [5 + 1e-8, 0]]
+    with pytest.raises(ValueError, match="only 1 non-trivial eigenvalues exceed rounding"):
+        KernelPCA(2).fit(points)
+    assert quietly(KernelPCA(1).fit, points).eigenvalues_ == pytest.approx([2 / 3])
+
+
+@pytest.mark.parametrize("n", [3, 5, 10, 40, 200])
+@pytest.mark.parametrize("features", [2, 30, 500])
+@pytest.mark.parametrize("offset", [0, 1, 1e2, 1e4])
+@pytest.mark.parametrize("kernel", ["linear", "precomputed"])
+def test_eigenvalues_beyond_one_line_are_rounding_however_far_from_the_origin(kernel, offset, features, n):
+    rng = np.random.default_rng(n)
+    for _ in range(5):
+        line = offset * rng.normal(size=features) + np.outer(rng.normal(size=n), rng.normal(size=features))
+        given = line if kernel == "linear" else line @ line.T
+        given = given if kernel == "linear" else (given + given.T) / 2
+        with pytest.raises(ValueError, match="exceed rounding"):
+            quietly(KernelPCA(2, kernel=kernel).fit, given)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "cosine", "laplacian", "sigmoid"])
+def test_no_eigenvalue_of_a_well_conditioned_kernel_is_lost(kernel):
+    """Oracle: NumPy's eigenvalues of the centred matrix; those above 1e-12 of the first are all kept."""
+    gamma = {"gamma": 0.01} if kernel == "sigmoid" else {}
+    values = np.linalg.eigvalsh(centred(pairwise_kernels(X, metric=kernel, **gamma)))[::-1]
+    count = int((values > 1e-12 * values[0]).sum())
+    model = quietly(KernelPCA(count, kernel=kernel, **gamma).fit, X)
+    np.testing.assert_allclose(model.eigenvalues_, values[:count], rtol=1e-3, atol=1e-13 * values[0])
+
+
+def test_a_narrow_kernel_has_all_its_eigenvalues():
+    model = quietly(KernelPCA(119, kernel="rbf", gamma=1e4).fit, X)
+    np.testing.assert_allclose(model.eigenvalues_, 1, atol=0.2)
+
+
+def centred(K):
+    J = np.eye(len(K)) - 1 / len(K)
+    return J @ K @ J

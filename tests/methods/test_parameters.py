@@ -1,10 +1,13 @@
-"""Parameters of centred methods: what cannot be is refused with the numbers."""
+"""Parameters of centred methods: what cannot be is refused with the numbers. An infinite epsilon of all methods."""
+
+import contextlib
+import itertools
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from catalogue import cloud
+from catalogue import cloud, quietly
 from outfold import (
     ClassicalMDS,
     DiffusionMaps,
@@ -12,9 +15,13 @@ from outfold import (
     KernelPCA,
     LaplacianEigenmaps,
     LocallyLinearEmbedding,
+    Roseland,
+    SpectralClustering,
     graphs,
+    solvers,
 )
 from outfold.extensions import KernelRidge
+from outfold.methods.spectral_base import AFFINITY_KERNELS
 
 X = cloud(0, rows=120)
 
@@ -52,7 +59,10 @@ X = cloud(0, rows=120)
         (ClassicalMDS(4), X, "only 3 non-trivial eigenvalues"),
         (Isomap(n_neighbors=0), X, "n_neighbors=0 must be a whole number >= 1"),
         (Isomap(n_neighbors=120), X, "n_neighbors=120 must be smaller than the number of points, n = 120"),
-        (Isomap(n_neighbors=graphs.Mutual(5)), X, "Union.*Ball"),
+        (Isomap(n_neighbors=graphs.Threshold(0.1)), X, r"Union\(k\), Mutual\(k\) or Ball\(radius\)"),
+        (Isomap(n_neighbors=graphs.Mutual(1)), X, "n_neighbors=1 must be a whole number >= 2"),
+        (Isomap(n_neighbors=graphs.Mutual(121)), X, r"n_neighbors=Mutual\(121\) must be smaller.*n = 120"),
+        (Isomap(n_neighbors=graphs.Mutual(5, local=3)), X, "in units of neighbour 3"),
         (Isomap(n_neighbors=graphs.Ball(-1.0)), X, "radius=-1.0 must be > 0"),
         (Isomap(components="split"), X, "Valid: 'warn', 'error', 'largest', 'join'"),
         (Isomap(metric=lambda x, y: abs(x[0] - 2 * y[0])), X, "metric is not symmetric"),
@@ -70,3 +80,26 @@ X = cloud(0, rows=120)
 def test_what_cannot_be_is_refused_with_the_numbers(method, data, message):
     with pytest.raises(ValueError, match=message):
         method.fit(data)
+
+
+RULES = (None, "auto", 8, graphs.Union(8), graphs.Mutual(12), graphs.Ball(1.5), graphs.Threshold(0.1))
+SOLVERS = ("auto", "dense", "lanczos", "shift_invert", "lobpcg", solvers.LowRank())
+
+
+def rbf(x, y):
+    return float(np.exp(-((x - y) ** 2).sum()))
+
+
+@pytest.mark.parametrize("method", [DiffusionMaps, LaplacianEigenmaps, SpectralClustering, Roseland])
+@pytest.mark.parametrize("kernel", [*AFFINITY_KERNELS, rbf], ids=str)
+def test_an_infinite_epsilon_is_the_binary_graph_or_refused_in_words(method, kernel):
+    table = np.exp(-cdist(X, X))
+    for rule, marks, solver in itertools.product(RULES, (None, 60), SOLVERS):
+        if method is Roseland:
+            estimator = Roseland(epsilon=np.inf, kernel=kernel, n_neighbors=rule, landmarks=marks or "auto")
+        else:
+            estimator = method(epsilon=np.inf, kernel=kernel, n_neighbors=rule, landmarks=marks, solver=solver)
+        with contextlib.suppress(ValueError):
+            quietly(estimator.fit, table if kernel == "precomputed" else X)
+            assert np.isfinite(estimator.embedding_).all()
+            assert estimator.epsilon_ == np.inf

@@ -100,3 +100,16 @@ def test_tables_that_cannot_fit_are_refused_first():
     rows = np.broadcast_to(np.arange(10.0), (10_000_000, 10))
     with pytest.raises(MemoryError, match="landmarks='auto' takes 2000"):
         PHATE(landmarks=None)._recipe().view.build(None, landmarks.Anchors(rows, None, np.ones(1)), None, 2, Threads())
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"landmarks": 0.7}, {"landmarks": X[:150:2]}, {"mds": "classical"}, {"extension": "kernel_ridge"}],
+    ids=["every row", "landmarks", "given landmarks", "classical", "another extension"],
+)
+def test_equal_rows_have_equal_embeddings(settings, weighted):
+    rows = np.vstack([X[:150], X[:40], X[:7]])
+    sample_weight = np.random.default_rng(0).uniform(0.5, 3, len(rows)) if weighted else None
+    embedding = quietly(PHATE(2, random_state=0, **settings).fit, rows, sample_weight=sample_weight).embedding_
+    np.testing.assert_allclose(embedding[150:], np.vstack([embedding[:40], embedding[:7]]), rtol=0, atol=1e-11)

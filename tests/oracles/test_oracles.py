@@ -100,7 +100,7 @@ def test_eigenfunctions_are_orthonormal_in_the_stationary_measure():
     np.testing.assert_allclose(pi @ maps.eigenvectors_, 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("epsilon", ["auto", 0.5, "median", "slope", "percentile", "neighbor"])
+@pytest.mark.parametrize("epsilon", ["auto", 0.5, "median", "slope", "percentile", "neighbor", "cut_off"])
 @pytest.mark.parametrize(
     "estimator",
     [DiffusionMaps(3), DiffusionMaps(3, alpha=0, t=0), LaplacianEigenmaps(3, laplacian="unnormalized")],

@@ -11,9 +11,12 @@ import subprocess
 import sys
 
 import pytest
+import sklearn
 import yaml
 from click.testing import CliRunner
+from sklearn import cluster, decomposition, manifold
 
+import outfold
 from catalogue import ROOT, data_folder
 from outfold import datasets, methods
 from outfold.app.cli.main import main
@@ -236,3 +239,61 @@ def test_code_of_pages_draws_with_a_seed(page):
 
 def test_a_draw_without_a_seed_is_noticed():
     assert unseeded("from outfold.datasets import circle\nX = circle(100)") == ["circle"]
+
+
+# -- parameters of scikit-learn ------------------------------------------------------------
+
+PEER_PAGE = (ROOT / "docs" / "coming-from" / "scikit-learn.md").read_text()
+PEERS = {
+    "Isomap": (manifold, "Isomap"),
+    "LocallyLinearEmbedding": (manifold, "LocallyLinearEmbedding"),
+    "MDS": (manifold, "ClassicalMDS"),
+    "ClassicalMDS": (manifold, "ClassicalMDS"),
+    "KernelPCA": (decomposition, "KernelPCA"),
+    "SpectralEmbedding": (manifold, "LaplacianEigenmaps"),
+    "SpectralClustering": (cluster, "SpectralClustering"),
+}
+
+
+def peer_table(name):
+    """The rows of the table of a class: their parameter, and the cells for ours and the remark."""
+    section = PEER_PAGE.partition("## Every parameter")[2].partition(f"### {name}\n")[2].partition("###")[0]
+    rows = re.findall(r"^\| `(\w+)=[^|]*` \| ([^|]*) \| ([^|]*)\|$", section, re.MULTILINE)
+    assert section.count("\n|") == len(rows) + 2  # the head, and no row of another form
+    return rows
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_every_parameter_of_scikit_learns_classes_is_on_the_page_and_what_it_names_is_ours(name):
+    module, ours = PEERS[name]
+    if not hasattr(module, name):
+        pytest.skip(f"this scikit-learn has no {name}")
+    own = inspect.signature(getattr(outfold, ours)).parameters
+    rows = peer_table(name)
+    listed = [row[0] for row in rows]
+    assert len(set(listed)) == len(listed)
+    assert set(inspect.signature(getattr(module, name)).parameters) <= set(listed)
+    for theirs, cell, remark in rows:
+        named = re.match(r"`(\w+)=", cell)
+        assert cell == "–" or named[1] in own, f"{theirs}: {cell}"
+        assert remark or named[1] != theirs, f"{theirs} differs in nothing that is said"
+        if theirs in own:
+            assert named[1] == theirs, f"{theirs} is a parameter of ours"
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_defaults_on_the_page_are_those_of_the_constructors(name):
+    """Ours; theirs as well in the version that the page names."""
+    module, ours = PEERS[name]
+    own = inspect.signature(getattr(outfold, ours)).parameters
+    for _, cell, _ in peer_table(name):
+        named = re.fullmatch(r"`(\w+)=(\"\w+\"|None|True|False|[-+.\de]+)`", cell)
+        if named and named[1] not in ("epsilon", "metric"):
+            assert own[named[1]].default == ast.literal_eval(named[2]), cell
+    if sklearn.__version__ in PEER_PAGE:
+        theirs = inspect.signature(getattr(module, name)).parameters
+        section = PEER_PAGE.partition("## Every parameter")[2].partition(f"### {name}\n")[2].partition("###")[0]
+        shown = dict(re.findall(r"^\| `(\w+)=([^|]*)` \|", section, re.MULTILINE))
+        assert {key: ast.literal_eval(value) for key, value in shown.items()} == {
+            key: value.default for key, value in theirs.items()
+        }

@@ -29,7 +29,7 @@ STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the c
     "data.columns": "Preparation",
     "distances": "Metric Distances SparseDistances Given GivenTable GivenNeighbors",
     "trust": "Nearness Reference Isolation Judge",
-    "bandwidths": "Bandwidth Fixed Percentile Neighbor Slope",
+    "bandwidths": "Bandwidth Fixed Percentile Neighbor CutOff Slope",
     "neighbors.brute": "Brute",
     "neighbors.faiss": "Proposed",
     "neighbors.given": "GivenLists",

@@ -183,7 +183,7 @@ def extend_fit(found: Fit, rows: Source, known: Samples, extension: Extension, r
     if embedding is not None and found.places is not None and (index is None or len(index) < len(embedding)):
         spectral, embedding = embedding, model.embed(rows.array(), runner)
         if index is not None:
-            embedding[index] = spectral[index]
+            _write_places(embedding, index, spectral[index], rows.array() if found.columns is None else None)
     size = max(float(np.abs(known.values).max()), np.finfo(float).tiny)
     amplification = max(1.0, model.extension.amplification / size)
     report = replace(found.report, extension=str(extension), extension_gap=gap, amplification=amplification)
@@ -318,8 +318,24 @@ def _training_embedding(
     else:
         embedding = model.embed(X if columns is None else X[:, columns], runner)
     if anchors.index is not None:
-        embedding[anchors.index] = spectral
+        _write_places(embedding, anchors.index, spectral, X if columns is None else None)
     return embedding, gap
+
+
+def _write_places(embedding: Array, index: Array, places: Array, X: Array | None) -> None:
+    """Write the embedding of the anchors to the rows ``index`` of X, and to rows that equal them, in place.
+
+    X None: rows are precomputed, and equal ones are not looked for.
+    """
+    embedding[index] = places
+    if X is None or len(index) == len(X) or (equal := find_places(X)) is None:
+        return
+    anchor = np.full(len(equal.first), -1)
+    anchor[equal.member[index]] = index
+    source = anchor[equal.member]
+    source[index] = -1
+    copies = np.flatnonzero(source >= 0)
+    embedding[copies] = embedding[source[copies]]
 
 
 def report_on(

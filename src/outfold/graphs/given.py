@@ -182,10 +182,16 @@ class GivenStatistics(PairStatistics):
         return float(self.measure.sum())
 
     def radius(self, k: float) -> float:
+        return median_length(self._kth_squares(k), self.measure)
+
+    def longest(self, k: float) -> float:
+        return float(np.sqrt(self._kth_squares(k).max()))
+
+    def _kth_squares(self, k: float) -> Array:
+        """Return the squared length of each node's edge to neighbour k."""
         shape = self.values.shape
         lengths = SparseRows((np.sqrt(self.values.data), self.values.indices, self.values.indptr), shape=shape)
-        squared = kth(as_lists(lengths, self.runner), self.measure, k + 1)
-        return median_length(squared, self.measure)
+        return kth(as_lists(lengths, self.runner), self.measure, k + 1)
 
     def pairs(self) -> tuple[Array, Array]:
         """Return the squared lengths of the edges and their weights: other pairs are not known."""

@@ -36,8 +36,14 @@ class DenseStatistics(PairStatistics):
         return _total(self.measure, self.counts)
 
     def radius(self, k: float) -> float:
-        squared = table_kth(self.squared, self.measure, k + 1, self.counts)
-        return median_length(squared, self.measure, self.counts)
+        return median_length(self._kth_squares(k), self.measure, self.counts)
+
+    def longest(self, k: float) -> float:
+        return float(np.sqrt(self._kth_squares(k).max()))
+
+    def _kth_squares(self, k: float) -> Array:
+        """Return the squared distance of each anchor to neighbour k."""
+        return table_kth(self.squared, self.measure, k + 1, self.counts)
 
     def pairs(self) -> tuple[Array, Array]:
         return _pairs(self.squared, self.measure)
@@ -82,12 +88,20 @@ class SearchStatistics(PairStatistics):
 
     def radius(self, k: float) -> float:
         """Return the same as ``DenseStatistics.radius``, with the median over the sample."""
+        squared, measure = self._kth_squares(k)
+        return median_length(squared, measure, None if self.counts is None else np.minimum(measure, 1.0))
+
+    def longest(self, k: float) -> float:
+        """Return the same as ``DenseStatistics.longest``, over the sample."""
+        return float(np.sqrt(self._kth_squares(k)[0].max()))
+
+    def _kth_squares(self, k: float) -> tuple[Array, Array]:
+        """Return the squared distance of each anchor of the sample to neighbour k, and their measure."""
         rows, measure = self._sample(self.most)
         lists = lists_of_mass(
             self.search.of_any_k(), self.distances.anchors[rows], self.measure, k + 1, self.runner, counts=self.counts
         )
-        squared = kth(lists, self.measure, k + 1, self.counts)
-        return median_length(squared, measure, None if self.counts is None else np.minimum(measure, 1.0))
+        return kth(lists, self.measure, k + 1, self.counts), measure
 
     def pairs(self) -> tuple[Array, Array]:
         """Return the same as ``DenseStatistics.pairs``, between 2000 of the points."""

@@ -29,6 +29,7 @@ from ..data.sources import Collection, InMemory, Source, collection, require_in_
 from ..data.sparse_rows import SparseRows, as_rows, dense_rows, largest_entries, like_rows
 from ..data.weights import measure_on
 from ..data.writers import Assignable
+from ..distances import Metric
 from ..engine import cross_fit
 from ..engine import plan as planning
 from ..engine.fit import Fit, Recipe, extend_fit, fit_recipe
@@ -43,7 +44,7 @@ from ..graphs.given import is_isolated, make_symmetric, stores_every_pair
 from ..landmarks import AllRows
 from ..trust import LEVEL, Judge, RowFacts, Trust
 from . import parameters
-from .declaration import estimator
+from .declaration import check_names, estimator
 from .parameters import ExtensionChoice, Specification
 
 Output: TypeAlias = Assignable | str | Path | None  # where an embedding is written
@@ -62,7 +63,11 @@ if TYPE_CHECKING:
 else:
 
     class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-        """A transformer of scikit-learn."""
+        """A transformer of scikit-learn, which says what to pass instead of a parameter that it does not have."""
+
+        def set_params(self, **params: Any) -> Self:
+            check_names(self, params)
+            return super().set_params(**params)
 
 
 class Storable:
@@ -689,15 +694,19 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
                 return name
         return None
 
+    def _takes_nan(self) -> bool:
+        """Return whether the metric measures over the features that two rows both have."""
+        metric = getattr(self, "metric", None)
+        name = metric.name if isinstance(metric, Metric) else metric
+        return isinstance(name, str) and name == "nan_euclidean"
+
     def _validate(self, X: Data, *, reset: bool) -> Array:
         """Return the checked rows: an array, or ``SparseRows``, which are a copy."""
         if issparse(require_in_memory(X)) and self._refuses_sparse:
             raise TypeError(f"{type(self).__name__} does not take sparse matrices: {self._refuses_sparse}")
-        metric = getattr(self, "metric", None)
-        nan = "allow-nan" if isinstance(metric, str) and metric == "nan_euclidean" else True
         options: dict[str, Any] = {
             "dtype": [np.float64, np.float32],
-            "ensure_all_finite": nan,
+            "ensure_all_finite": "allow-nan" if self._takes_nan() else True,
             "accept_sparse": "csr",
         }
         given = self._precomputed_parameter()
@@ -754,6 +763,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._precomputed_parameter() is not None
         tags.input_tags.positive_only = self._precomputed_parameter() is not None and self._needs_positive
+        tags.input_tags.allow_nan = self._takes_nan()
         tags.input_tags.sparse = not self._refuses_sparse
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -1,13 +1,19 @@
-"""The decorator of estimators: annotated parameters become the constructor, and docstrings are completed."""
+"""The decorator of estimators: annotated parameters become the constructor, and docstrings are completed.
+
+A parameter that an estimator does not have is refused with what to do: see :mod:`outfold.methods.peer_parameters`.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
+from functools import wraps
 from typing import TypeVar, dataclass_transform, get_args, get_type_hints
 
 from .parameters import marked_fields
+from .peer_parameters import explain
 
 Kind = TypeVar("Kind", bound=type)
 HEADER = "Parameters\n----------\n"
@@ -31,13 +37,36 @@ def estimator(kind: Kind) -> Kind:
     signature = inspect.signature(vars(kind)["__init__"])
     ordered = sorted(_order(kind), key=lambda name: signature.parameters[name].kind)
     parameters = [signature.parameters[name] for name in ("self", *ordered)]
-    vars(kind)["__init__"].__signature__ = signature.replace(parameters=parameters)
+    constructor = _refuse_others(kind, vars(kind)["__init__"], ordered)
+    vars(constructor)["__signature__"] = signature.replace(parameters=parameters)
+    setattr(kind, "__init__", constructor)  # noqa: B010  # mypy takes an assignment for a method of an instance
     kind.__doc__ = _complete(kind, ordered)
     for name in ordered:  # no defaults on the class: `Storable.__getattr__` answers for values that are not read yet
         if name in kind.__dict__:
             delattr(kind, name)
     marked_fields(kind)  # now, so that reading a model file compiles no annotation
     return kind
+
+
+def _refuse_others(kind: type, plain: Callable[..., None], names: list[str]) -> Callable[..., None]:
+    """Return the constructor, which raises TypeError for a parameter that is none of ``names`` and says what to do."""
+
+    @wraps(plain)
+    def constructor(self: object, *values: object, **parameters: object) -> None:
+        for name in parameters:
+            if name not in names:
+                raise TypeError(explain(kind, name, names))
+        plain(self, *values, **parameters)
+
+    return constructor
+
+
+def check_names(estimator: object, names: Iterable[str]) -> None:
+    """Raise ValueError, with what to do, for a name that is no parameter; ``extension__epsilon`` is that of a part."""
+    own = list(inspect.signature(type(estimator)).parameters)
+    for name in names:
+        if name.partition("__")[0] not in own:
+            raise ValueError(explain(type(estimator), name, own))
 
 
 def _order(kind: type) -> list[str]:

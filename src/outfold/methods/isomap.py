@@ -29,9 +29,11 @@ class Isomap(SpectralMethod):
     n_components : int, "auto" or sequence of int
         How many coordinates; "auto" keeps those with lambda > 0.1 lambda_1; a sequence names eigenpairs (1 is
         the first).
-    n_neighbors : "auto", int, or a rule ``Union(k)`` or ``Ball(radius)`` of :mod:`outfold.graphs`
-        Neighbours of a point beside itself, as in scikit-learn (a ``Union`` counts the point itself); or all
-        within a radius. Equal rows count as one. "auto": 10, and all others of fewer than 11 rows.
+    n_neighbors : "auto", int, or a rule ``Union(k)``, ``Mutual(k)`` or ``Ball(radius)`` of :mod:`outfold.graphs`
+        Neighbours of a point beside itself, as in scikit-learn (a ``Union`` or ``Mutual`` counts the point itself); or
+        all within a radius. Equal rows count as one. "auto": 10, and all others of fewer than 11 rows. ``Mutual`` has
+        no edge that only one end asks for: fewer shortcuts through gaps, more components. A new point is linked by the
+        same rule, or to its nearest training point if no training point has it within its radius.
     metric : name, callable or Metric
         Any of scikit-learn's; "precomputed": X holds distances. A sparse X holds those between neighbours, of which
         the nearest ``n_neighbors`` are taken.
@@ -81,15 +83,17 @@ class Isomap(SpectralMethod):
         )
 
 
-def _edge_rule(value: int | Literal["auto"] | SparseRule) -> graphs.Union | graphs.Ball:
+def _edge_rule(value: int | Literal["auto"] | SparseRule) -> graphs.Union | graphs.Mutual | graphs.Ball:
     """Return the rule of the graph: k neighbours beside the point itself, or the rule that was passed."""
     if isinstance(value, str):
         parameters.one_of("n_neighbors", value, ("auto",))
         return graphs.Union(AUTO_PATH_NEIGHBORS + 1)
-    if isinstance(value, graphs.Union | graphs.Ball):
+    if isinstance(value, graphs.Union | graphs.Mutual | graphs.Ball):
         parameters.check_rule(value)
         parameters.refuse_local_unit(value, "kernels of diffusion maps; paths have the lengths of the data")
         return value
-    if isinstance(value, graphs.Mutual | graphs.Threshold | graphs.AllPairs):
-        raise ValueError(f"n_neighbors={value!r}: paths run along a count of neighbours, Union(k) or Ball(radius).")
+    if isinstance(value, graphs.Threshold | graphs.AllPairs):
+        raise ValueError(
+            f"n_neighbors={value!r}: paths run along a count of neighbours, Union(k), Mutual(k) or Ball(radius)."
+        )
     return graphs.Union(parameters.count("n_neighbors", value) + 1)

@@ -29,7 +29,7 @@ from ..landmarks import Landmarks
 from ..solvers import Solver, shift_invert
 
 ON_FAR = ("warn", "nan", "raise", "nearest")
-EPSILON_RULES = ("auto", "median", "neighbor", "slope", "percentile")
+EPSILON_RULES = ("auto", "median", "neighbor", "slope", "percentile", "cut_off")
 MARKOV_SOLVERS = ("auto", "dense", "lanczos", "shift_invert", "lobpcg")
 CENTRED_SOLVERS = ("auto", "dense", "lanczos", "krylov")
 RESIDUAL_SOLVERS = ("auto", "dense", "shift_invert", "lanczos")
@@ -159,6 +159,7 @@ def bandwidth(value: Epsilon, *, auto: BandwidthRule) -> BandwidthRule:
             "neighbor": bandwidths.Neighbor(16),
             "slope": bandwidths.Slope(),
             "percentile": bandwidths.Percentile(1.0),
+            "cut_off": bandwidths.CutOff(),
         }
         return named[one_of("epsilon", value, EPSILON_RULES)]
     if isinstance(value, int | float) or not hasattr(value, "bandwidth"):
@@ -281,7 +282,7 @@ EXTENSIONS: dict[str, Specification] = {
 }
 SPECIFICATIONS: tuple[type, ...] = (  # whose marks `check` reads, beside those of the extensions
     graphs.Union, graphs.Mutual, graphs.Ball, graphs.Threshold, bandwidths.Fixed, bandwidths.Percentile,
-    bandwidths.Neighbor, kernels.Variable, solvers.LowRank, neural.Training,
+    bandwidths.Neighbor, bandwidths.CutOff, kernels.Variable, solvers.LowRank, neural.Training,
 )  # fmt: skip
 for specification in {*SPECIFICATIONS, *map(type, EXTENSIONS.values())}:
     marked_fields(specification)  # now, so that reading a model file compiles no annotation

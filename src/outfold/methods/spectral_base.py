@@ -120,7 +120,7 @@ class AffinityMethod(SpectralMethod):
     ----------
     epsilon : float, rule name or rule
         Gaussian kernel: w = exp(-d^2 / (2 epsilon)). Names of rules: "auto", "median", "neighbor", "percentile",
-        "slope". Adaptive and variable kernels: the width in local units, 1 by default.
+        "slope", "cut_off" (datafold's). Adaptive and variable kernels: the width in local units, 1 by default.
     kernel : "auto", "adaptive", "variable", "gaussian", "self_tuning", "continuous_knn", "precomputed" or callable
         "auto": "gaussian" if ``epsilon`` is given, or ``threshold``, or a rule other than a number of neighbours, or
         ``solver=LowRank()``, or ``extension="least_squares"``; else "adaptive". "adaptive":

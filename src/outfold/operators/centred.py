@@ -33,6 +33,7 @@ from .operator import CentredOperator, Normalization, Operator, RowRule, Rows, n
 from .problem import BuiltProblem, Eigenproblem, Facts
 from .spectrum import spectral_dimension
 
+ROUNDINGS = 4  # about twice the largest that was seen, in units of eps c M
 MUCH = 0.4  # the report warns if a larger part of sum |lambda| is negative
 
 
@@ -83,6 +84,7 @@ class Centring(Normalization):
             raise ValueError("The kernel overflows: its values reach infinity. Rescale the features.")
         level = float(centre @ measure / measure.sum())
         root = np.sqrt(measure)
+        rounding = rounding_of(K, measure)
         blocks = row_blocks(len(K), len(K))
 
         def shift(block: slice) -> float:
@@ -105,6 +107,7 @@ class Centring(Normalization):
             parts=parts,
             centre=centre,
             both_ends=self.signed,
+            rounding=rounding,
             runner=runner,
         )
 
@@ -134,6 +137,16 @@ class Centring(Normalization):
         trace, negative = float(operator.diagonal().sum()), _negative_trace(operator, values, vectors)
         share = negative / (trace + 2 * negative)
         return float(share) if share > 1e-12 else 0.0
+
+
+def rounding_of(K: Array, measure: Array) -> float:
+    """Return the size of eigenvalues that may be rounding of the kernel before it is centred.
+
+    Entries up to c are right to eps c, and so are the column means that are subtracted from all rows alike: together
+    an error of norm eps c M. c is the largest of the diagonal, which bounds the other entries of a positive kernel.
+    The diagonal of squared distances is 0: their entries are no larger than the eigenvalues.
+    """
+    return float(ROUNDINGS * np.finfo(float).eps * np.abs(K.diagonal()).max() * measure.sum())
 
 
 def _negative_trace(operator: Operator, values: Array, vectors: Array, steps: int = 12, probes: int = 6) -> float:

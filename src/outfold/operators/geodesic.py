@@ -2,9 +2,11 @@
 
     D(x, y) = min over the neighbours i of x of  d(x, x_i) + D(x_i, y)
 
-A point is linked to the graph through its k nearest training points (or those within the radius). y runs over the
-anchors: all training points, or landmarks. The model stores a table (n, anchors) of geodesics through the graph of all
-training points. A training point is its own nearest neighbour, so its row is its row of the table.
+A point is linked to the graph through its k nearest training points (or those within the radius; or, of a mutual graph,
+those of its k nearest that have it within their own radius, which reaches halfway from their k-th to their (k+1)-th
+neighbour; or the nearest if there is no such point). y runs over the anchors: all training points, or landmarks. The
+model stores a table (n, anchors) of geodesics through the graph of all training points. A training point is its own
+nearest neighbour, so its row is its row of the table.
 """
 
 from __future__ import annotations
@@ -20,15 +22,16 @@ from .._loops import shortest_paths as path_loops
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import WHOLE, Array, Axes, Index
 from ..bandwidths import ALL_EQUAL
+from ..data.places import find_places
 from ..data.sources import Source
 from ..data.sparse_rows import SparseRows, all_rows_equal, as_rows, stack_rows
 from ..data.weights import at_whole_numbers
 from ..distances import GivenNeighbors, GivenTable, Metric, SearchedDistances, clip_entries
-from ..graphs import Ball, Union, components, drawing
+from ..graphs import Ball, Mutual, Union, components, drawing
 from ..graphs.components import Components
 from ..graphs.fitted import SparseGraph
 from ..graphs.given import with_diagonal
-from ..graphs.pair_statistics import SearchStatistics, lists_of_mass, select_nearest
+from ..graphs.pair_statistics import SearchStatistics, lists_of_mass, midway_radii, select_nearest
 from ..graphs.protocols import ValueGeometry
 from ..landmarks import AllRows, Anchors, along_the_tree, given_columns
 from ..neighbors import Lists, Search
@@ -73,6 +76,7 @@ class Geodesics(ValueGeometry):
     counts: Annotated[Array | None, Axes("N")] = None  # of each node as a neighbour; None: by its measure
     k: int  # neighbours of a new point; 0: those within the radius
     radius: float
+    radii: Annotated[Array | None, Axes("N")] = None  # squared, of the nodes of a mutual graph; None: of another graph
     table: Annotated[Array, Axes("N n")]  # (nodes, anchors): D
     at: Annotated[Array, Axes("n"), Index("N"), WHOLE]  # indices of the anchors among the nodes
     nearness: Nearness
@@ -127,6 +131,9 @@ class Geodesics(ValueGeometry):
 
     def _steps(self, Z: Array) -> Lists:
         """Return the nodes each point is linked to directly, nearest first."""
+        if self.radii is not None:
+            lists = lists_of_mass(self.search, Z, self.measure, self.k + 1, Threads(1), counts=self.counts)
+            return _mutual(lists, midway_radii(lists, self.measure, self.k, self.counts), self.radii)
         if self.k:
             looked = self.k if self.counts is None else self.k + 1
             lists = lists_of_mass(self.search, Z, self.measure, looked, Threads(1), counts=self.counts)
@@ -142,7 +149,7 @@ class Geodesic(Eigenproblem):
     """Isomap: -D^2 / 2 between the anchors through the graph of all rows, centred."""
 
     metric: Metric | None  # None: distances are precomputed
-    edges: Union | Ball  # the k of Union counts the point itself
+    edges: Union | Mutual | Ball  # the k of Union and Mutual counts the point itself
     normalization: Centring
     components: str = "warn"
     fewer: bool = False  # of few points take fewer neighbours than `edges` counts, instead of raising
@@ -161,7 +168,7 @@ class Geodesic(Eigenproblem):
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         nodes, at, weights = self._nodes(rows, anchors, measure)
-        return self._build(nodes, at, weights, anchors.index is None, needed, runner)
+        return self._build(nodes, at, weights, needed, runner)
 
     def _nodes(self, rows: Source, anchors: Anchors, measure: Array) -> tuple[Anchors, Array, Array]:
         """Return the nodes of the graph, the indices of the anchors among them, and the measure of the anchors.
@@ -173,31 +180,25 @@ class Geodesic(Eigenproblem):
         nodes = AllRows().select(rows, measure, np.random.default_rng())
         members = nodes.index
         assert members is not None
-        weights = np.zeros(len(nodes.measure))
-        if anchors.index is None:  # landmarks that are not training rows become nodes
-            count = len(anchors.points)
-            index = np.append(members, np.full(count, NO_ROW))
-            points = stack_rows([nodes.points, anchors.points])
-            nodes = Anchors(points, index, np.append(nodes.measure, np.ones(count)))
-            weights = np.append(weights, anchors.measure)
+        if anchors.index is None:
+            nodes, own = _add_points(nodes, anchors.points)
         else:
-            weights[np.searchsorted(members, anchors.index)] = anchors.measure
+            own = np.searchsorted(members, anchors.index)
+        weights = np.bincount(own, weights=anchors.measure, minlength=len(nodes.measure))
         tagged = along_the_tree(Anchors(nodes.points, np.arange(len(weights)), nodes.measure), self.metric)
         order = tagged.index
         assert order is not None
         at = np.flatnonzero(weights[order])
         return nodes.at(order), at, weights[order][at]
 
-    def _build(
-        self, nodes: Anchors, at: Array, weights: Array, foreign: bool, needed: int, runner: Threads
-    ) -> BuiltProblem:
+    def _build(self, nodes: Anchors, at: Array, weights: Array, needed: int, runner: Threads) -> BuiltProblem:
         counts = nodes.counts(self.given)
         n = at_whole_numbers(float, float((nodes.measure if counts is None else counts).sum()))
         if not (self.given and isinstance(nodes.points, SparseRows)) and all_rows_equal(nodes.points):
             raise ValueError(ALL_EQUAL)
         if self.fewer and isinstance(self.edges, Union) and 2 <= n < self.edges.k:
             fewer = replace(self, edges=replace(self.edges, k=int(n)))
-            return fewer._build(nodes, at, weights, foreign, needed, runner).of_few(self.edges.k - 1)
+            return fewer._build(nodes, at, weights, needed, runner).of_few(self.edges.k - 1)
         self._check_sizes(n, len(nodes.measure), at)
         distances: SearchedDistances
         if self.metric is not None:
@@ -219,25 +220,26 @@ class Geodesic(Eigenproblem):
         notes: tuple[Concern, ...] = ()
         if parts.count > 1:
             if self.components == "largest":
-                return self._within_largest(nodes, at, weights, parts, foreign, needed, runner)
+                return self._within_largest(nodes, at, weights, parts, needed, runner)
             lengths, notes = self._join_components(lengths, parts, distances)
         nearness, reference = Nearness.of(_nearest_elsewhere(lengths), nodes.measure)
         table = shortest_paths(lengths, at, runner)
         K = _kernel(table, at, runner)
-        k = graph.k - 1 if graph.kind == "union" else 0
+        k = graph.k - 1 if graph.kind == "union" else graph.k
         geometry = Geodesics(
             search=search,
             measure=nodes.measure,
             counts=counts,
             k=k,
             radius=graph.radius,
+            radii=graph.radii if graph.kind == "mutual" else None,
             table=table,
             at=at,
             nearness=nearness,
         )
         operator = self.normalization.fit(K, weights, runner)
         return BuiltProblem(
-            anchors=Anchors(nodes.points[at], None if foreign or nodes.index is None else nodes.index[at], weights),
+            anchors=Anchors(nodes.points[at], _row_numbers(nodes, at), weights),
             operator=operator,
             normalization=self.normalization,
             rule=CentredRule.of(operator, geometry),
@@ -251,7 +253,7 @@ class Geodesic(Eigenproblem):
     def _check_sizes(self, n: float, nodes: int, at: Array) -> None:
         if not isinstance(self.edges, Ball) and self.edges.k > n:
             raise ValueError(
-                f"n_neighbors={self.edges.k - 1} must be smaller than the number of points, n = {n:g} (equal rows "
+                f"n_neighbors={self._now()} must be smaller than the number of points, n = {n:g} (equal rows "
                 "count once, weights below 1 as their fraction). Lower it."
             )
         drawing.check_table(nodes, len(at), "Geodesics", "landmarks=1000")
@@ -259,8 +261,9 @@ class Geodesic(Eigenproblem):
     def _describe(self, graph: SparseGraph) -> str:
         if graph.kind == "union":
             return f"union of {graph.k - 1} nearest neighbours"
-        assert isinstance(self.edges, Ball)
-        return replace(self.edges, radius=graph.radius).describe()
+        if isinstance(self.edges, Ball):
+            return replace(self.edges, radius=graph.radius).describe()
+        return self.edges.describe()
 
     def _within_largest(
         self,
@@ -268,7 +271,6 @@ class Geodesic(Eigenproblem):
         at: Array,
         weights: Array,
         parts: Components,
-        foreign: bool,
         needed: int,
         runner: Threads,
     ) -> BuiltProblem:
@@ -282,7 +284,7 @@ class Geodesic(Eigenproblem):
                 "Raise n_neighbors."
             )
         place = np.cumsum(inside) - 1
-        return self._build(nodes.at(np.flatnonzero(inside)), place[at[kept]], weights[kept], foreign, needed, runner)
+        return self._build(nodes.at(np.flatnonzero(inside)), place[at[kept]], weights[kept], needed, runner)
 
     def _join_components(
         self, lengths: csr_array, parts: Components, distances: SearchedDistances
@@ -303,7 +305,9 @@ class Geodesic(Eigenproblem):
         return joined, (Concern(Importance.PIECES, text),)
 
     def _now(self) -> str:
-        return f"{self.edges.radius}" if isinstance(self.edges, Ball) else f"{self.edges.k - 1}"
+        if isinstance(self.edges, Ball):
+            return f"{self.edges.radius}"
+        return f"{self.edges.k - 1}" if isinstance(self.edges, Union) else f"Mutual({self.edges.k})"
 
     def cost(self, case: Case) -> Cost:
         n, m = case.rows, case.anchors
@@ -322,6 +326,35 @@ class Geodesic(Eigenproblem):
 
     def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         return negative_concerns(report, self.normalization.signed)
+
+
+def _add_points(nodes: Anchors, points: Array) -> tuple[Anchors, Array]:
+    """Return the nodes and the points that equal none of them, and the node of each point.
+
+    A point that equals several nodes is the first of them; points that equal each other are one node.
+    """
+    count, together = len(nodes.points), stack_rows([nodes.points, points])
+    places = find_places(together)
+    first = np.arange(count, len(together)) if places is None else places.first[places.member[count:]]
+    new = np.unique(first[first >= count])
+    index = np.append(np.asarray(nodes.index), np.full(len(new), NO_ROW))
+    every = Anchors(together[np.append(np.arange(count), new)], index, np.append(nodes.measure, np.ones(len(new))))
+    return every, np.where(first < count, first, count + np.searchsorted(new, first))
+
+
+def _mutual(lists: Lists, own: Array, theirs: Array) -> Lists:
+    """Return the entries within the squared radii at both ends; of a row without such an entry its nearest."""
+    rows, start = lists.rows(), lists.ptr[:-1]
+    keep = lists.squared <= np.minimum(own[rows], theirs[lists.index])
+    alone = (np.bincount(rows[keep], minlength=len(start)) == 0) & (np.diff(lists.ptr) > 0)
+    keep[start[alone]] = True
+    return lists.select(keep)
+
+
+def _row_numbers(nodes: Anchors, at: Array) -> Array | None:
+    """Return the training rows of some nodes; None if one of them is not a training row."""
+    rows = None if nodes.index is None else nodes.index[at]
+    return None if rows is None or (rows == NO_ROW).any() else rows
 
 
 def shortest_paths(lengths: csr_array, sources: Array, runner: Threads) -> Array:

@@ -86,6 +86,7 @@ class Operator:
     both_ends: ClassVar[bool] = False  # the eigenvalues largest in magnitude are wanted, whatever their sign
     near: ClassVar[float] = 1e-8  # eigenvalues closer than this to ``top``, relative to ``spread``, equal it
     filterable: ClassVar[bool] = False  # a Chebyshev filter may take the place of plain Lanczos
+    rounding: ClassVar[float] = 0.0  # eigenvalues of this size are rounding of the kernel from which the matrix is made
     preconditioned: ClassVar[bool] = True  # LOBPCG and shift-invert may stand in for a solver that fails
 
     @property
@@ -267,6 +268,7 @@ class CentredOperator(Operator):
 
     centre: Array  # column means of the kernel
     both_ends: bool = False  # type: ignore[misc]  # a field here, a constant of the other kinds
+    rounding: float = 0.0  # type: ignore[misc]
     preconditioned: ClassVar[bool] = False
 
     def trivial(self, most: int) -> Array:
@@ -423,7 +425,7 @@ def not_rounding(
 ) -> Array:
     """Return ``kept`` without pairs beyond the rank if ``clip``; else raise ValueError if there are such pairs."""
     norm = max(float(np.abs(values).max()), operator.spread / (2 * np.sqrt(operator.size)))  # at most the operator norm
-    tiny = operator.size * np.finfo(float).eps * norm
+    tiny = max(operator.size * np.finfo(float).eps * norm, operator.rounding)
     beyond = np.abs(values[kept]) <= tiny
     if not beyond.any():
         return kept
