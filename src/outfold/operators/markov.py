@@ -116,6 +116,7 @@ class MarkovRule(RowRule):
         ptr, columns = measured.indptr, measured.indices
         witness = self.kernel.witness(measured.data)
         seen, factor = self.kernel.logs(measured.data)
+        seen[ptr[empty]] = 0.0  # weight 1, whether the kernel takes distances or affinities
         log_degree = np.empty(len(Z))
         exponentials.softmax_rows(ptr, columns, seen, factor, self.gain, self.measure, log_degree)
         log_mass = log_degree.copy()
