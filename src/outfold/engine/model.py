@@ -9,6 +9,7 @@ import numpy as np
 
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array, Axes
+from ..data.sparse_rows import as_rows
 from ..extensions.samples import FittedExtension, RowModel
 from ..operators.operator import MarkovChain, RowRule
 from ..operators.problem import NeighborLists
@@ -43,13 +44,13 @@ class SpectralModel(RowModel):
         facts = np.empty((len(Z), 3))  # log mass, isolation, distance
         isolated = self.rule.training_rows is not None and kept is None
         blocks = row_blocks(len(Z), self.rule.row_entries)
-        order = self.rule.arrange(np.asarray(Z, dtype=float), runner) if len(blocks) > 1 else None
+        order = self.rule.arrange(as_rows(Z), runner) if len(blocks) > 1 else None
         if kept is not None:
             order = kept.order
 
         def fill(block: slice) -> None:
             at: slice | Array = block if order is None else order[block]
-            points = np.ascontiguousarray(Z[at], dtype=float)
+            points = as_rows(Z[at])
             with np.errstate(over="ignore", invalid="ignore"):
                 rows = self.rule.rows(points, None if kept is None else kept.block(block, points))
                 values, mass = rows @ self.basis, rows.log_mass
@@ -82,7 +83,7 @@ class SpectralModel(RowModel):
 
     def nearest(self, Z: Array) -> Array:
         """The embedding of each point's nearest anchor."""
-        Z = np.asarray(Z, dtype=float)
+        Z = as_rows(Z)
         nearest: Array = (
             self.rule.at_nearest(Z) @ self.basis if self.scale is None else self.places[self.rule.nearest(Z)]
         )

@@ -711,8 +711,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
 
 
 def _check_positive(X: Array, given: str) -> None:
-    if (X < 0).any():
-        raise ValueError(f"Negative values in data: {given}='precomputed' needs values >= 0, got {X.min():.3g}.")
+    least = float((X.data if isinstance(X, SparseRows) else X).min(initial=0.0))
+    if least < 0:
+        raise ValueError(f"Negative values in data: {given}='precomputed' needs values >= 0, got {least:.3g}.")
 
 
 def _check_square(X: Array, given: str, positive: bool) -> None:

@@ -10,18 +10,23 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import bandwidths, graphs
 from .._runtime.typing import FLAG, Array, Data, Interval, Weights
 from ..data.checkpoints import Checkpoint
+from ..data.sources import require_in_memory
+from ..data.sparse_rows import SparseRows
 from ..distances import Metric, PointMetric
 from ..engine import plan as planning
 from ..engine import update as updating
-from ..engine.fit import Fit
+from ..engine.fit import Fit, Recipe
 from ..graphs.protocols import EdgeRule
 from ..graphs.rules import DenseOrNearest
 from ..kernels import Affinity, CallableKernel, Gaussian
+from ..landmarks import Columns
+from ..operators.given_landmarks import columns_of
 from ..operators.landmark_diffusion import LandmarkDiffusion, LandmarkMarkov
 from ..operators.neighbor_walk import WIDTH
 from . import parameters
@@ -116,7 +121,7 @@ class Roseland(SpectralMethod):
         kernel = self._resolved_kernel()
         metric = parameters.metric(self.metric)
         if kernel == "precomputed" or metric is None:
-            raise ValueError("metric='precomputed' has no rows to stream: pass features, or use DiffusionMaps.")
+            return self._of_given_matrix(kernel)
         if callable(kernel):
             self._refuse_cut("a kernel callable")
             return self._landmark_diffusion(CallableKernel(kernel), graphs.AllPairs(), Affinity())
@@ -138,6 +143,44 @@ class Roseland(SpectralMethod):
         counts = self.threshold is None and isinstance(self.n_neighbors, int | np.integer | str | graphs.Union)
         precomputed = isinstance(self.metric, str) and self.metric == "precomputed"
         return "adaptive" if counts and not (given or precomputed) else "gaussian"
+
+    def _of_given_matrix(self, kernel: str | Callable[[Array, Array], float]) -> LandmarkDiffusion:
+        """Return the eigenproblem of a precomputed matrix, rows times landmarks."""
+        given = "kernel" if kernel == "precomputed" else "metric"
+        if kernel not in ("gaussian", "precomputed"):
+            raise ValueError(
+                f"kernel={self.kernel!r} needs the features of the landmarks, which metric='precomputed' does not "
+                "hold: pass kernel='gaussian', or features."
+            )
+        if not (isinstance(self.landmarks, str) and self.landmarks == "auto"):
+            raise ValueError(
+                f"{given}='precomputed' takes a matrix of rows x landmarks: its columns are the landmarks. Leave "
+                "landmarks at 'auto'."
+            )
+        if self.updatable:
+            raise ValueError(
+                f"updatable=True: an update compares landmarks before and after, and {given}='precomputed' does not "
+                "hold how they see each other. Fit again with old and new rows, or fit on features."
+            )
+        if kernel == "precomputed":
+            self._refuse_cut("kernel='precomputed'")
+            view = self._landmark_diffusion(None, graphs.AllPairs(), Affinity())
+            return replace(view, given_distances=False)
+        edges = parameters.edge_rule(self.n_neighbors, self.threshold, "gaussian", None)
+        if isinstance(edges, DenseOrNearest):
+            edges = graphs.AllPairs()
+        if isinstance(edges, graphs.Mutual) or (isinstance(edges, graphs.Ball) and edges.radius == "auto"):
+            raise ValueError(
+                f"n_neighbors={self.n_neighbors!r} needs distances between landmarks, and metric='precomputed' holds "
+                "those from rows to landmarks. Pass a number, or a Ball with a radius."
+            )
+        if isinstance(edges, graphs.Union) and self.alpha > 0:
+            raise ValueError(
+                f"alpha={self.alpha} with n_neighbors={self.n_neighbors!r}: the correction for the cut needs distances "
+                "between landmarks, which metric='precomputed' does not hold. Pass alpha=0, or a cut at the same "
+                "distance everywhere: threshold=1e-3 or n_neighbors=outfold.graphs.Ball(radius)."
+            )
+        return self._landmark_diffusion(None, edges, self._gaussian("gaussian", edges, None))
 
     def _gaussian(self, kernel: str, edges: EdgeRule, local: int | None) -> Gaussian:
         """Return the Gaussian in the units of the data, or in those of landmark ``local``."""
@@ -242,8 +285,24 @@ class Roseland(SpectralMethod):
         updated._update(X, sample_weight, source)
         return self._become(updated)
 
+    def _recipe(self) -> Recipe:
+        recipe = super()._recipe()
+        return replace(recipe, landmarks=Columns()) if recipe.view.given else recipe
+
+    def _validate(self, X: Data, *, reset: bool) -> Array:
+        """Return the checked rows; a precomputed matrix need not be square."""
+        given = self._precomputed_parameter()
+        if given is None or not reset:
+            return super()._validate(X, reset=reset)
+        options: dict[str, Any] = {"dtype": [np.float64, np.float32], "accept_sparse": "csr", "ensure_min_samples": 2}
+        values: Array = validate_data(self, require_in_memory(X), reset=True, **options)
+        return SparseRows.of(values, keep_zeros=given == "metric") if issparse(values) else values
+
     def _adopt(self, found: Fit, dtype: np.dtype[Any]) -> None:
         super()._adopt(found, dtype)
+        if self._precomputed_parameter() is not None:
+            self.landmarks_ = columns_of(found.anchors)
+            self._columns = np.arange(self.n_features_in_)
         kept = found.gathered is not None  # the sums that `update` starts from
         self._past: updating.UpdateState | None = (
             updating.begin(found, self._recipe().wanted, self._runner()) if kept else None

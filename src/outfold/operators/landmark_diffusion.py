@@ -42,6 +42,7 @@ from .._runtime.typing import FREE, WHOLE, Array, Axes, Index, Matrix
 from ..bandwidths import Bandwidth, Fixed, Neighbor
 from ..data.checkpoints import Checkpoint
 from ..data.sources import InMemory, Source
+from ..data.sparse_rows import SparseRows
 from ..distances import Metric, PointMetric
 from ..graphs import AllPairs, Ball, Mutual, Threshold, Union
 from ..graphs.fitted import DenseGraph, SparseGraph
@@ -57,6 +58,7 @@ from . import landmark_passes
 from .concerns import Concern, Importance, contrasts_only
 from .costs import ENTRY, FLOPS, PRODUCT, Case, Cost, Stage
 from .expansion import EigenPairs, Expansion, by_blocks
+from .given_landmarks import GivenLandmarks, RowStatistics, columns_of
 from .landmark_passes import DensePasses, GraphPasses, NearestLandmarks, NearPasses, Passes
 from .markov import MarkovRule, SolvedOverLandmarks
 from .operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, MarkovOperator, RowRule
@@ -107,6 +109,16 @@ class LandmarkDiffusion(Eigenproblem):
     local: bool = False  # measure in units of the root mean square distance to the nearest landmarks
     chosen: bool = False  # the number of nearest landmarks is a default, and fewer of few landmarks
 
+    given_distances: bool = True  # for metric=None: the matrix holds distances, not affinities
+
+    @property
+    def given(self) -> bool:
+        return self.metric is None
+
+    @property
+    def between_rows(self) -> bool:
+        return False  # a precomputed matrix has rows and landmarks
+
     @property
     def streams(self) -> bool:
         return True
@@ -133,7 +145,10 @@ class LandmarkDiffusion(Eigenproblem):
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         chosen = isinstance(self.edges, DenseOrNearest) or self.chosen
         anchors = along_the_tree(anchors, self.metric)
-        edges, geometry, kernel, exact = self.fit_geometry(anchors.points, runner)
+        if self.given:
+            edges, geometry, kernel, exact = self._given_geometry(rows, anchors, measure, runner)
+        else:
+            edges, geometry, kernel, exact = self.fit_geometry(anchors.points, runner)
         passes = self.passes(rows, measure, geometry, kernel, runner)
         seen, reference, degree = passes.first()
         if (left := int((seen > 0).sum())) <= needed:
@@ -141,14 +156,14 @@ class LandmarkDiffusion(Eigenproblem):
             width = f" with epsilon {epsilon:.3g}" if np.isfinite(epsilon) else ""
             raise ValueError(
                 f"Rows see {left} of {len(seen)} landmarks{width}, too few for {needed} coordinates "
-                f"({self.describe(edges, geometry)}). Raise epsilon, or choose landmarks among the rows."
+                f"({self.describe(edges, geometry)}). {self._remedy(edges)}, or choose landmarks among the rows."
             )
         if left < len(seen):  # leave out landmarks to which no row has weight
             fewer = self.build(rows, anchors.at(np.flatnonzero(seen > 0)), measure, needed, runner)
             text = (
                 f"{len(seen) - fewer.operator.size} of {len(seen)} landmarks were dropped, since no row has weight on "
-                f"them ({self.describe(edges, geometry)}); landmarks_ has the others. Choose landmarks among the rows. "
-                f"Or {_continue(edges.remedy())}."
+                f"them ({self.describe(edges, geometry)}); landmarks_ has the others. {self._remedy(edges)}, or choose "
+                "landmarks among the rows."
             )
             return replace(fewer, notes=(Concern(Importance.LANDMARKS, text), *fewer.notes))
         omega, pace = passes.correction(seen, self.alpha, total := float(measure.sum()))
@@ -164,7 +179,8 @@ class LandmarkDiffusion(Eigenproblem):
                 low=passes.low,
                 index=anchors.index,
             )
-        operator = replace(passes.operator(G, seen, omega, pace), runner=runner, smooth=anchors.points[:, :16])
+        smooth = None if self.given else anchors.points[:, :16]
+        operator = replace(passes.operator(G, seen, omega, pace), runner=runner, smooth=smooth)
         return BuiltProblem(
             anchors=anchors,
             operator=operator,
@@ -175,7 +191,7 @@ class LandmarkDiffusion(Eigenproblem):
             degree=degree,
             bandwidth=_bandwidth_of(geometry, kernel),
             notes=self._lost_rows(passes.lost, len(rows), edges, geometry),
-            kept=passes.kept if isinstance(rows, InMemory) else None,
+            kept=passes.kept if isinstance(rows, InMemory) and not self.given else None,
             gathered=gathered,
         )
 
@@ -198,6 +214,31 @@ class LandmarkDiffusion(Eigenproblem):
             geometry = NearestLandmarks.in_local_units(survey.search, edges.neighbors, edges.local, runner)
             return edges, geometry, kernel, survey.exact
         return edges, edges.draw(survey, kernel, runner).without_caches(), kernel, survey.exact
+
+    def _given_geometry(
+        self, rows: Source, anchors: Anchors, measure: Array, runner: Threads
+    ) -> tuple[EdgeRule, Geometry, FittedKernel, bool]:
+        """Fit the kernel to precomputed rows. Returns what ``fit_geometry`` does."""
+        columns, edges = columns_of(anchors), self.choose_edges(len(anchors.points))
+        if edges.neighbors > len(columns):
+            raise ValueError(f"n_neighbors={edges.neighbors} is more than the {len(columns)} landmarks. Lower it.")
+        geometry = GivenLandmarks(
+            anchors=columns, columns=rows.shape[1], squares=self.given_distances, k=edges.neighbors
+        )
+        kernel: FittedKernel
+        if isinstance(self.kernel, Affinity):
+            return edges, geometry, self.kernel, True
+        if isinstance(self.kernel, Kernel):
+            widest = float(edges.neighbors or np.inf)
+            kernel = self.kernel.fit(RowStatistics.of(rows, measure, geometry, widest, runner))
+        else:
+            kernel = self.kernel
+        if isinstance(edges, Ball):
+            assert not isinstance(edges.radius, str)
+            geometry = replace(geometry, radius=float(edges.radius))
+        if isinstance(edges, Threshold):
+            geometry = replace(geometry, radius=kernel.reach(edges.eta))
+        return edges, geometry, kernel, True
 
     def choose_edges(self, landmarks: int) -> EdgeRule:
         """Return the edge rule for this number of landmarks."""
@@ -241,7 +282,13 @@ class LandmarkDiffusion(Eigenproblem):
             return NearPasses(*options)
         if isinstance(geometry, DenseGraph):
             return DensePasses(*options)
-        width = landmark_passes.landmarks_per_row(geometry)
+        if isinstance(geometry, GivenLandmarks):
+            stored = rows.values if isinstance(rows, InMemory) else None
+            if not isinstance(stored, SparseRows):
+                return DensePasses(*options)
+            width = max(1.0, stored.nnz / len(stored))
+        else:
+            width = landmark_passes.landmarks_per_row(geometry)
         many = width > landmark_passes.DENSE_FROM * len(geometry.anchors)
         judged_apart = kernel.witness(np.zeros(1)) is not None  # dense rows have no witness
         if (many if dense is None else dense) and not judged_apart:
@@ -254,7 +301,7 @@ class LandmarkDiffusion(Eigenproblem):
     def describe(edges: EdgeRule, geometry: Geometry | None = None) -> str:
         """Return which landmarks a row has, in words; a ball has its radius from the fitted ``geometry``."""
         if isinstance(edges, AllPairs):
-            words = "all landmarks"
+            words = "every entry of the matrix" if isinstance(geometry, GivenLandmarks) else "all landmarks"
         elif isinstance(edges, Union):
             words = f"{edges.neighbors} nearest landmarks"
         elif isinstance(edges, Ball) and edges.radius == "auto" and not isinstance(geometry, SparseGraph):
@@ -275,13 +322,19 @@ class LandmarkDiffusion(Eigenproblem):
         few = f" (few landmarks; {usual} of more)" if self.chosen and edges.neighbors < usual else ""
         return f"auto: {words}{few}"
 
+    def _remedy(self, edges: EdgeRule) -> str:
+        """Return what to change if rows and landmarks see too little of each other."""
+        if not isinstance(self.kernel, Affinity):
+            return edges.remedy()
+        return "Pass a matrix with more entries" if self.given else "Take a kernel that falls more slowly"
+
     def _lost_rows(self, lost: int, rows: int, edges: EdgeRule, geometry: Geometry) -> tuple[Concern, ...]:
         """Return a warning if more rows have no landmark in reach than `trust` flags anyway, else nothing."""
         if lost <= LEVEL * rows:
             return ()
         text = (
             f"{lost} of {rows} rows have no landmark in reach ({self.describe(edges, geometry)}): they have no weight "
-            f"in the fit, and trust flags them. {edges.remedy()}, or take more landmarks."
+            f"in the fit, and trust flags them. {self._remedy(edges)}, or take more landmarks."
         )
         return (Concern(Importance.LANDMARKS, text),)
 
@@ -347,13 +400,13 @@ class LandmarkDiffusion(Eigenproblem):
         if report.components > 1:
             remedy = f"Raise n_neighbors (now {report.edges}), epsilon (now {report.epsilon:.3g})"
             edges = self.choose_edges(report.n_anchors)
-            if not isinstance(edges, AllPairs | Union):
+            if isinstance(self.kernel, Affinity):
+                remedy = self._remedy(edges)
+            elif not isinstance(edges, AllPairs | Union):
                 remedy = f"{edges.remedy()} (now {report.edges}, epsilon {report.epsilon:.3g})"
-            elif isinstance(self.kernel, Affinity):
-                remedy = "Use a kernel that falls more slowly"
             text = (
                 f"Landmarks and rows fall into {problem.operator.parts.describe()} (counted in landmarks), so "
-                f"{contrasts_only(report.components, report.n_components)} them apart. {remedy} or the number of "
+                f"{contrasts_only(report.components, report.n_components)} them apart. {remedy} or take more "
                 "landmarks."
             )
             found.append(Concern(Importance.PIECES, text))
@@ -369,18 +422,13 @@ class LandmarkDiffusion(Eigenproblem):
         return not self.local and getattr(self.edges, "local", None) is None and self.feature_metric is not None
 
     def span(self, problem: BuiltProblem) -> Span | None:
-        if isinstance(self.kernel, Affinity) or not np.isfinite(problem.bandwidth.epsilon):
+        if not np.isfinite(problem.bandwidth.epsilon):  # of affinities there is none
             return None
         scale = partial(self.local_scale, problem.anchors) if self._in_plain_units else None
         remedy = "Lower n_neighbors or epsilon, or take more landmarks"
         if not isinstance(self.choose_edges(problem.operator.size), AllPairs | Union):
             remedy = "Lower epsilon or the radius, or take more landmarks"
         return Span(remedy, steps=2, scale=scale)
-
-
-def _continue(sentence: str) -> str:
-    """Return a sentence so that it can follow a word."""
-    return sentence[0].lower() + sentence[1:]
 
 
 def _bandwidth_of(geometry: Geometry, kernel: FittedKernel) -> Bandwidth:

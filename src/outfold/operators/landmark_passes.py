@@ -23,6 +23,7 @@ from .._runtime.threads import BLOCK_ENTRIES, Threads, block_rows, row_blocks
 from .._runtime.typing import POSITIVE, Array, Axes, Interval, Matrix, Sparse
 from ..data.checkpoints import Checkpoint
 from ..data.sources import Answer, InMemory, PartitionedRows, Source
+from ..data.sparse_rows import as_rows
 from ..distances import SearchedDistances, clip_entries
 from ..graphs import components
 from ..graphs.drawing import unit_floor
@@ -33,6 +34,7 @@ from ..graphs.protocols import FittedKernel, Geometry
 from ..neighbors import Lists, Search
 from ..neighbors.lists import measure_pairs
 from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
+from .given_landmarks import GivenLandmarks
 from .operator import MarkovOperator, add_to_diagonal, links, scale_both_sides
 from .problem import NeighborLists
 
@@ -297,6 +299,8 @@ class Passes(ABC):
         count = len(seen)
         if alpha == 0:
             return np.ones(count), np.ones(count)
+        if isinstance(self.geometry, GivenLandmarks):
+            return (seen * count / total) ** (-3 * alpha), np.ones(count)
         if in_local_units(self.geometry):
             return (seen * count / total) ** (-2 * alpha), np.ones(count)
         among, mass, moment = self._landmarks_themselves()
@@ -352,7 +356,7 @@ class Passes(ABC):
         return state if state is not None and state["landmarks"] == len(self.geometry.anchors) else None
 
     def affinities(self, Z: Array) -> Matrix:
-        measured = self.geometry.cross(np.ascontiguousarray(Z))
+        measured = self.geometry.cross(as_rows(Z))
         if isinstance(measured, np.ndarray):
             return self.kernel.affinity(measured)
         measured.data = self.kernel.affinity(measured.data)
@@ -595,7 +599,9 @@ class GraphPasses(NearPasses):
         return math.ceil(self.width)
 
     def _step(self, gram: bool) -> int:
-        return chunk_rows(*self.rows.shape, math.ceil(GRAPH_ENTRIES * self.width), self.memory)
+        rows, features = self.rows.shape
+        given = isinstance(self.geometry, GivenLandmarks)  # rows are as long as their entries
+        return chunk_rows(rows, 0 if given else features, math.ceil(GRAPH_ENTRIES * self.width), self.memory)
 
     def _find_neighbors(self, points: Array, bar: Any, runner: Threads) -> NeighborLists:
         geometry, search = self.geometry, None

@@ -82,7 +82,15 @@ class MarkovRule(RowRule):
         return self.geometry.sees_nothing(Z)
 
     def at_nearest(self, Z: Array) -> Rows:
-        return self.rows(self.geometry.anchors[self.nearest(Z)])
+        at, anchors = self.nearest(Z), self.geometry.anchors
+        if anchors.ndim == 2:
+            return self.rows(anchors[at])
+        one, lost = (
+            np.ones(len(at)),
+            np.full(len(at), -np.inf),
+        )  # the row of a landmark is not known: it is the landmark
+        weights = csr_array((one, at, np.arange(len(at) + 1)), shape=(len(at), len(anchors)))
+        return Rows(weights=weights, log_degree=lost, log_mass=lost)
 
     def markov_chain(self) -> MarkovChain | None:
         return MarkovChain(rule=self, anchors=self.geometry.anchors, measure=self.measure, stationary=self.stationary)

@@ -76,6 +76,11 @@ class Eigenproblem:
         return False
 
     @property
+    def between_rows(self) -> bool:
+        """Whether the matrix is precomputed and square: every row has a column."""
+        return self.given
+
+    @property
     def sees_every_row(self) -> bool:
         """Whether a training row sees itself, landmark or not."""
         return False
