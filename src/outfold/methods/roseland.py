@@ -80,7 +80,7 @@ class Roseland(SpectralMethod):
         search=...)`` (the k nearest of the row).
     threshold : float in (0, 1), optional
         Use the landmarks whose Gaussian weight reaches it instead. A row that has none in reach has no weight in the
-        fit; its embedding is that of a row that sees its nearest landmark only, and ``trust`` flags it.
+        fit; its embedding is that of its nearest landmark, and ``trust`` flags it.
     metric : name, callable or Metric
         Any of scikit-learn's; "precomputed": X holds distances, rows x landmarks, dense, or sparse: then a distance
         that is not stored is out of reach.

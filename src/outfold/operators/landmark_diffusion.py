@@ -74,6 +74,7 @@ from .problem import (
 )
 
 TYPICAL_WIDTH = 32  # landmarks of a row in a ball, for a plan
+LEAST_SEEN = 1e-60  # p_X of a landmark, relative to the largest, below which powers of it overflow
 CALL = 5e-6  # seconds for one call of a kernel in Python
 
 
@@ -83,7 +84,7 @@ class LandmarkMarkov(SolvedOverLandmarks):
 
     def rule(self, operator: MarkovOperator, geometry: Geometry, kernel: FittedKernel) -> MarkovRule:
         total = float(operator.gain @ operator.mass)  # |c|^2, the sum of the degrees of all rows
-        return MarkovRule.of(operator, geometry, kernel, total)
+        return replace(MarkovRule.of(operator, geometry, kernel, total), as_nearest=True)
 
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         """embedding = sigma^(2 power) psi = row @ (sigma^(2 power - 1) phi)."""
@@ -151,7 +152,8 @@ class LandmarkDiffusion(Eigenproblem):
             edges, geometry, kernel, exact = self.fit_geometry(anchors.points, runner)
         passes = self.passes(rows, measure, geometry, kernel, runner)
         seen, reference, degree = passes.first()
-        if (left := int((seen > 0).sum())) <= needed:
+        some = seen > LEAST_SEEN * seen.max()
+        if (left := int(some.sum())) <= needed:
             epsilon = kernel.bandwidth.epsilon
             width = f" with epsilon {epsilon:.3g}" if np.isfinite(epsilon) else ""
             raise ValueError(
@@ -159,11 +161,11 @@ class LandmarkDiffusion(Eigenproblem):
                 f"({self.describe(edges, geometry)}). {self._remedy(edges)}, or choose landmarks among the rows."
             )
         if left < len(seen):  # leave out landmarks to which no row has weight
-            fewer = self.build(rows, anchors.at(np.flatnonzero(seen > 0)), measure, needed, runner)
+            fewer = self.build(rows, anchors.at(np.flatnonzero(some)), measure, needed, runner)
             text = (
-                f"{len(seen) - fewer.operator.size} of {len(seen)} landmarks were dropped, since no row has weight on "
-                f"them ({self.describe(edges, geometry)}); landmarks_ has the others. {self._remedy(edges)}, or choose "
-                "landmarks among the rows."
+                f"{len(seen) - fewer.operator.size} of {len(seen)} landmarks were dropped, since rows have no weight "
+                f"on them ({self.describe(edges, geometry)}); landmarks_ has the others. {self._remedy(edges)}, or "
+                "choose landmarks among the rows."
             )
             return replace(fewer, notes=(Concern(Importance.LANDMARKS, text), *fewer.notes))
         omega, pace = passes.correction(seen, self.alpha, total := float(measure.sum()))
