@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, TypeAlias, run
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from ._loops import csr, exponentials
+from ._loops import csr, exponentials, selection, sparse_pairs
 from ._loops.elementwise import COMPILED_FROM
 from ._runtime.ownership import own
 from ._runtime.threads import Threads, row_blocks
-from ._runtime.typing import NAN, WHOLE, Array, Axes
-from .data.sparse_rows import SparseRows
+from ._runtime.typing import NAN, SPARSE_ROWS, WHOLE, Array, Axes
+from .data.sparse_rows import SparseRows, clip_rows, largest_entries, squared_lengths
 
 DIRECT_FEATURES_UP_TO = 8  # features up to which a loop over pairs is quickest
 LARGEST_ENTRY = 1e150  # entries up to this size have finite squares
@@ -32,6 +32,9 @@ _SCIPY = (
     "sokalsneath", "sqeuclidean", "yule",
 )  # fmt: skip
 _SKLEARN = ("haversine", "nan_euclidean")
+SPARSE_METRICS = ("euclidean", "sqeuclidean", "cityblock", "cosine")  # that have loops over sparse rows
+PRODUCT_SECONDS, SELECTION_SECONDS = 1.2e-9, 1.5e-9  # for a product of two stored entries, and for a pair of rows
+CANCELLED = 1e-2  # |x - y|^2 relative to |x|^2 + |y|^2, below which it is computed from differences
 METRICS = (*sorted((*_SCIPY, *_SKLEARN, *(a for a in _ALIASES))), "precomputed")
 
 
@@ -55,6 +58,10 @@ class MeasuredDistances(Protocol):
     def to(self, anchors: Array) -> Self:
         """Return the same distances to other anchors."""
         ...
+
+    def sees_nothing(self, Z: Array) -> Array | None:
+        """Return which rows of a precomputed matrix have no entry; None: every row has some, or rows are features."""
+        return None
 
 
 @runtime_checkable
@@ -87,6 +94,18 @@ class SearchedDistances(MeasuredDistances, Protocol):
         """Return approximate squared distances (len(Z), n), and a bound of each row's error."""
         ...
 
+    def listed(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+        """Return the squared distances of row i to the anchors index[ptr[i]:ptr[i + 1]], in the order of ``index``."""
+        out = np.empty(len(index))
+
+        def read(block: slice) -> None:
+            entries = slice(ptr[block.start], ptr[block.stop])
+            rows = np.repeat(np.arange(block.stop - block.start), np.diff(ptr[block.start : block.stop + 1]))
+            out[entries] = self.cross(Z[block])[rows, index[entries]]
+
+        runner.each(read, row_blocks(len(Z), len(self.anchors)), "distances")
+        return out
+
 
 @runtime_checkable
 class PointMetric(Protocol):
@@ -99,7 +118,7 @@ class PointMetric(Protocol):
 
 def clip_entries(Z: Array) -> Array:
     """Return Z clipped to +-``LARGEST_ENTRY``, so that squares do not overflow in a search."""
-    return np.clip(Z, -LARGEST_ENTRY, LARGEST_ENTRY)
+    return clip_rows(Z, LARGEST_ENTRY)
 
 
 @dataclass(frozen=True)
@@ -133,6 +152,8 @@ class Metric(PointMetric):
         """Return the distances to the anchors X, with the parameters that depend on X (variances, covariance)."""
         name = _ALIASES.get(self.name, self.name) if isinstance(self.name, str) else self.name
         params = dict(self.params)
+        if isinstance(X, SparseRows):
+            return SparseDistances(X, _sparse_name(name, params), {})
         if name == "seuclidean" and "V" not in params:
             params["V"] = np.maximum(np.var(X, axis=0, ddof=1), np.finfo(float).tiny)
         if name == "mahalanobis" and "VI" not in params:
@@ -140,6 +161,17 @@ class Metric(PointMetric):
         if callable(name):
             _check_symmetric(name, X)
         return Distances(X, name, params)
+
+
+def _sparse_name(name: str | Callable[[Array, Array], float], params: dict[str, Any]) -> str:
+    """Return the name of a metric that has loops over sparse rows. Raise ValueError for another."""
+    if isinstance(name, str) and name in SPARSE_METRICS and not params:
+        return name
+    told = f"metric={name!r}" + (f" with {sorted(params)}" if params else "")
+    raise ValueError(
+        f"{told} does not take sparse rows; 'euclidean', 'cosine' and 'manhattan' do. Pass one of these, or "
+        "X.toarray() if it fits in memory."
+    )
 
 
 def _check_symmetric(metric: Callable[[Array, Array], float], X: Array) -> None:
@@ -168,7 +200,7 @@ MetricLike: TypeAlias = str | Metric | Callable[[Array, Array], float]
 class Distances(PointDistances, SearchedDistances):
     """Squared distances to ``anchors``."""
 
-    anchors: Annotated[Array, Axes("n d"), NAN]
+    anchors: Annotated[Array, Axes("n d"), NAN, SPARSE_ROWS]
     name: str | Callable[[Array, Array], float] = "euclidean"
     params: dict[str, Any] = field(default_factory=dict)
 
@@ -203,9 +235,10 @@ class Distances(PointDistances, SearchedDistances):
         distances = self._plain(Z)
         if np.isnan(distances).any() or (distances < 0).any():
             rows = np.flatnonzero((np.isnan(distances) | (distances < 0)).any(axis=1))
+            why = " A row of zeros has no direction: drop such rows." if self.name in ("cosine", "correlation") else ""
             raise ValueError(
                 f"metric={self.name!r} returned NaN or a negative value for {len(rows)} of {len(Z)} rows "
-                f"(the first is row {rows[0]} of this block). A distance must be a number >= 0."
+                f"(the first is row {rows[0]} of this block). A distance must be a number >= 0.{why}"
             )
         with np.errstate(over="ignore"):  # an infinite distance is valid: such a row gets its nearest anchor
             return np.square(distances, out=distances)
@@ -243,6 +276,18 @@ class Distances(PointDistances, SearchedDistances):
             return self.cross(Z), np.zeros(len(Z))
         table, rounding = self.by_product(Z)
         return table, 4 * (Z.shape[1] + 4) * rounding
+
+    def listed(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+        if self.name != "euclidean":
+            return super().listed(Z, ptr, index, runner)
+        out = np.empty(len(index))
+        Z, X = (np.ascontiguousarray(A, dtype=float) for A in (Z, self.anchors))
+
+        def fill(block: slice) -> None:
+            selection.squared_pairs(Z, X, ptr, index, out, block.start, block.stop)
+
+        runner.run(fill, row_blocks(len(Z), 8 * (1 + len(index) // max(1, len(Z)))))
+        return out
 
     def _nearly(self, Z: Array, slack: float) -> Array:
         """Return squared distances by one product, exactly for rows whose error exceeds ``slack``.
@@ -292,6 +337,101 @@ class Distances(PointDistances, SearchedDistances):
 
 
 @dataclass(frozen=True)
+class SparseDistances(Distances):
+    """Squared distances between sparse rows, which are never made dense.
+
+    Inner products run through the features that a row stores. |x|^2 + |y|^2 - 2 x.y loses digits where x and y are
+    close, so these distances are computed again from differences.
+    """
+
+    @cached_property
+    def _lengths(self) -> Array:
+        return squared_lengths(self.anchors)
+
+    @cached_property
+    def _columns(self) -> tuple[Array, Array, Array]:
+        """The anchors by features, as CSC arrays."""
+        turned = self.anchors.tocsc()  # type: ignore[attr-defined]
+        return turned.indptr, turned.indices, turned.data
+
+    def _products(self, Z: Array) -> Array:
+        out = np.zeros((len(Z), len(self.anchors)))
+        sparse_pairs.inner_products(*_csr(Z), *self._columns, out, 0)
+        return out
+
+    def all_pairs_seconds(self) -> float:
+        """Return about how long the products and the selection of neighbours take for all pairs, on one core."""
+        stored = np.bincount(self.anchors.indices).astype(float)  # type: ignore[attr-defined]
+        return float(np.square(stored).sum()) * PRODUCT_SECONDS + len(self.anchors) ** 2 * SELECTION_SECONDS
+
+    def by_product(self, Z: Array) -> tuple[Array, Array]:
+        """Return |x|^2 + |y|^2 - 2 x.y, and each row's rounding error."""
+        own = squared_lengths(Z)
+        table = self._products(Z)
+        table *= -2
+        table += own[:, None]
+        table += self._lengths
+        longest = np.diff(Z.indptr).max(initial=1)  # type: ignore[attr-defined]
+        return table, np.finfo(float).eps * (longest + 4) * (own + float(self._lengths.max()))
+
+    def estimate(self, Z: Array) -> tuple[Array, Array]:
+        if self.name != "euclidean":
+            return self.cross(Z), np.zeros(len(Z))
+        return self.by_product(Z)
+
+    def cross(self, Z: Array, slack: float = 0.0) -> Array:
+        if self.name != "euclidean":
+            return super().cross(Z)
+        table, rounding = self.by_product(Z)
+        if not (rounding <= slack).all():
+            lengths = squared_lengths(Z), self._lengths
+            sparse_pairs.square_small(*_csr(Z), *_csr(self.anchors), *lengths, CANCELLED, table)
+        return table
+
+    def listed(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+        loops = {"cityblock": sparse_pairs.listed_sums, "cosine": sparse_pairs.listed_products}
+        loop, arrays = loops.get(str(self.name), sparse_pairs.listed_squares), (*_csr(Z), *_csr(self.anchors))
+        out = np.empty(len(index))
+        blocks = row_blocks(len(Z), 64 * (1 + len(index) // max(1, len(Z))))
+        runner.run(lambda rows: loop(*arrays, ptr, index, out, rows.start, rows.stop), blocks)
+        if self.name == "cosine":
+            own = np.repeat(np.sqrt(squared_lengths(Z)), np.diff(ptr))
+            out = 1 - out / own / np.sqrt(self._lengths)[index]
+            out[np.abs(out) < 1e-15] = 0.0
+        return out if self.name == "euclidean" else np.square(out, out=out)
+
+    def nearest(self, Z: Array) -> Array:
+        if self.name != "euclidean":
+            return super().nearest(Z)
+        scale = max(float(np.abs(self.anchors.data).max(initial=0.0)), np.finfo(float).tiny)
+        reach = largest_entries(Z)
+        far, unit = reach > 1e7 * scale, replace(self, anchors=self.anchors / scale)
+        index = np.empty(len(Z), dtype=np.intp)
+        index[~far] = unit.cross(Z[~far] / scale).argmin(axis=1)
+        if far.any():  # rounding of squares hides the anchors: use the direction of z
+            directions = Z[far].multiply(1 / reach[far, None]).tocsr()  # type: ignore[attr-defined]
+            index[far] = unit._products(SparseRows(directions)).argmax(axis=1)
+        return index
+
+    def _plain(self, Z: Array) -> Array:
+        if self.name == "sqeuclidean":
+            return replace(self, name="euclidean").cross(Z)
+        if self.name == "cityblock":
+            out = np.empty((len(Z), len(self.anchors)))
+            sparse_pairs.absolute_table(*_csr(Z), *_csr(self.anchors), out)
+            return out
+        with np.errstate(invalid="ignore", divide="ignore"):
+            distances = 1 - self._products(Z) / np.sqrt(squared_lengths(Z))[:, None] / np.sqrt(self._lengths)
+        distances[np.abs(distances) < 1e-15] = 0.0
+        return distances
+
+
+def _csr(rows: Array) -> tuple[Array, Array, Array]:
+    assert isinstance(rows, SparseRows)
+    return rows.indptr, rows.indices, rows.data
+
+
+@dataclass(frozen=True)
 class Given(MeasuredDistances):
     """Precomputed values: a row that the caller passes *is* the row of values (``cross`` squares distances)."""
 
@@ -305,6 +445,12 @@ class Given(MeasuredDistances):
     def cross(self, Z: Array, slack: float = 0.0) -> Array:
         values = self._as_array(Z)
         return np.square(values, dtype=float) if self.squares else np.array(values, dtype=float)
+
+    def sees_nothing(self, Z: Array) -> Array | None:
+        if self.squares:
+            return None
+        empty: Array = (self._as_array(Z) > 0).sum(axis=1) == 0
+        return empty
 
     def _as_array(self, Z: Array) -> Array:
         """Return rows as an array; what sparse rows do not store is no affinity, or an infinite distance."""
@@ -357,7 +503,7 @@ class GivenNeighbors(SearchedDistances):
     A pair that is not stored is infinitely far apart.
     """
 
-    anchors: Annotated[Array, Axes("n n")]  # SparseRows, with a stored diagonal
+    anchors: Annotated[Array, Axes("n n"), SPARSE_ROWS]  # with a stored diagonal
     name: str = "given"
 
     def among(self, rows: Array) -> Given:
@@ -376,8 +522,11 @@ class GivenNeighbors(SearchedDistances):
     def estimate(self, Z: Array) -> tuple[Array, Array]:
         return self.cross(Z), np.zeros(len(Z))
 
-    def listed(self, Z: Array, ptr: Array, index: Array) -> Array:
-        """Return the squared distances of the listed pairs, in the order of ``index``."""
+    def sees_nothing(self, Z: Array) -> Array:
+        stored: Array = np.diff(Z.indptr) == 0 if isinstance(Z, SparseRows) else np.zeros(len(Z), bool)
+        return stored
+
+    def listed(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
         out = np.empty(len(index))
         if isinstance(Z, SparseRows):
             csr.stored_values(Z.indptr, Z.indices, Z.data, ptr, index, out)

@@ -17,8 +17,10 @@ from ._loops.elementwise import exponential
 from ._runtime.threads import Threads, row_blocks
 from ._runtime.typing import POSITIVE, WHOLE, Array, Axes, Interval
 from .bandwidths import NO_BANDWIDTH, Bandwidth, BandwidthRule, Fixed, Neighbor, PairStatistics, Percentile
+from .data.places import find_places
 from .distances import Distances, Metric, PointDistances, PointMetric, clip_entries
 from .graphs.drawing import expect_kind
+from .graphs.given import GivenStatistics
 from .graphs.pair_statistics import DenseStatistics
 from .graphs.protocols import FittedKernel, ValueGeometry
 from .neighbors import Search
@@ -93,6 +95,8 @@ class Affinity(Kernel, FittedKernel):
     slack: ClassVar[float] = 0.0
 
     def fit(self, statistics: PairStatistics) -> Affinity:
+        if isinstance(statistics, GivenStatistics):  # a sparse graph, which was checked when it was made symmetric
+            return self
         measured, measure = expect_kind(statistics, DenseStatistics).squared, statistics.measure
         smallest = measured.min()
         if not smallest >= 0:
@@ -291,9 +295,10 @@ class KernelValues(ValueGeometry):
 
 def _nearest_place(distances: Distances, runner: Threads) -> Array:
     """Return the squared distance of each anchor to the nearest distinct anchor, (n,)."""
-    places, member = np.unique(distances.anchors, axis=0, return_inverse=True)
-    lists = neighbors.build(distances.to(places), "auto").closest(places, 2, runner)
-    return lists.kth(2)[member.ravel()]
+    places = find_places(distances.anchors)
+    points = distances.anchors if places is None else distances.anchors[places.first]
+    nearest = neighbors.build(distances.to(points), "auto").closest(points, 2, runner).kth(2)
+    return nearest if places is None else nearest[places.member]
 
 
 @dataclass(frozen=True, kw_only=True)

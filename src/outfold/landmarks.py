@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Protocol, runtime_checkable
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.spatial import cKDTree
 from sklearn.exceptions import ConvergenceWarning
 
@@ -24,10 +25,11 @@ from . import neighbors
 from ._loops import selection as selection_loops
 from ._runtime.ownership import own
 from ._runtime.threads import Threads, row_blocks
-from ._runtime.typing import NAN, WHOLE, Array, Axes, Interval
+from ._runtime.typing import NAN, SPARSE_ROWS, WHOLE, Array, Axes, Interval
 from .bandwidths import Neighbor, Percentile
 from .data.places import count_neighbors, find_places, hash_rows, scramble
 from .data.sources import InMemory, Source
+from .data.sparse_rows import SparseRows, as_rows, dense_rows, largest_entries, like_rows, squares_about
 from .distances import Metric, PointMetric
 from .graphs.drawing import check_table
 from .graphs.pair_statistics import DenseStatistics
@@ -41,7 +43,7 @@ POOL_BYTES = 1 << 27  # size of the random sample to choose from if the data is 
 class Anchors:
     """The chosen points, the indices of their training rows (None if they are not training rows), and their measure."""
 
-    points: Annotated[Array, Axes("n d"), NAN]
+    points: Annotated[Array, Axes("n d"), NAN, SPARSE_ROWS]
     index: Annotated[Array | None, Axes("n"), WHOLE]
     measure: Annotated[Array, Axes("n")]
     weighed: bool = False  # the measure is that of the rows they are nearest to, with mean 1
@@ -51,27 +53,30 @@ class Anchors:
         index = None if self.index is None else self.index[rows]
         return Anchors(self.points[rows], index, self.measure[rows], self.weighed)
 
-    def counts(self) -> Array | None:
+    def counts(self, given: bool = False) -> Array | None:
         """Return how much each anchor counts as a neighbour; None: by its measure.
 
-        Equal anchors count once together (:func:`outfold.data.places.count_neighbors`). Landmarks that were weighed by
+        ``given``: the points are rows of a precomputed matrix. Nodes of a sparse graph with equal rows are not equal:
+        they may have the same neighbours. Else equal anchors count once together
+        (:func:`outfold.data.places.count_neighbors`). Landmarks that were weighed by
         the rows they are nearest to count by that weight.
         """
-        return None if self.weighed else count_neighbors(self.points, self.measure)
+        if self.weighed:
+            return None
+        if given and isinstance(self.points, SparseRows):
+            return None if (self.measure == 1).all() else np.minimum(self.measure, 1.0)
+        return count_neighbors(self.points, self.measure)
 
     def merge_copies(self) -> Anchors:
         """Return the anchors with equal points merged into one, which has the sum of their measures."""
-        _, first, member = np.unique(self.points, axis=0, return_index=True, return_inverse=True)
-        if len(first) == len(self.points):
-            return self
-        order = np.argsort(first)
-        return replace(self.at(first[order]), measure=np.bincount(member.ravel(), weights=self.measure)[order])
+        places = find_places(self.points)
+        return self if places is None else replace(self.at(places.first), measure=places.mass(self.measure))
 
 
 def along_the_tree(anchors: Anchors, metric: PointMetric | None) -> Anchors:
     """Return the anchors in the order of a k-d tree: close anchors are adjacent, so memory is read in order."""
     euclidean = isinstance(metric, Metric) and metric.name == "euclidean"
-    if not euclidean or anchors.points.shape[1] > tree.TREE_FEATURES:
+    if not euclidean or isinstance(anchors.points, SparseRows) or anchors.points.shape[1] > tree.TREE_FEATURES:
         return anchors
     return anchors.at(cKDTree(anchors.points, balanced_tree=False).indices)
 
@@ -176,10 +181,11 @@ class Points(Landmarks):
     (50, 3)
     """
 
-    points: Annotated[Array, Axes("n d")]
+    points: Annotated[Array, Axes("n d"), SPARSE_ROWS]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "points", own(self.points))
+        mine = SparseRows.of(self.points) if issparse(self.points) else own(self.points)
+        object.__setattr__(self, "points", mine)
 
     def count(self, rows: int) -> int:
         return len(self.points)
@@ -190,10 +196,11 @@ class Points(Landmarks):
                 f"landmarks has shape {self.points.shape}, but the data has {rows.shape[1]} features. "
                 "Pass an array of shape (count, features), a count, or a fraction."
             )
-        if len(self.points) < 2 or not np.isfinite(self.points).all():
-            finite = int(np.isfinite(self.points).all(axis=1).sum())
+        bounds = largest_entries(self.points)
+        if len(self.points) < 2 or not np.isfinite(bounds).all():
+            finite = int(np.isfinite(bounds).sum())
             raise ValueError(f"landmarks must hold at least 2 points, all finite; {finite} of {len(self.points)} are.")
-        return Anchors(self.points, None, np.ones(len(self.points)))
+        return Anchors(like_rows(self.points, rows.take(np.arange(1))), None, np.ones(len(self.points)))
 
 
 @dataclass(frozen=True)
@@ -240,7 +247,8 @@ class KMeans(_Sized):
             means.fit(pool.points, sample_weight=pool.measure)
         centres, labels = means.cluster_centers_, means.labels_
         alone = np.bincount(labels, minlength=count)[labels] == 1
-        centres[labels[alone]] = pool.points[alone]  # exactly: equal points count once as neighbours
+        centres[labels[alone]] = dense_rows(pool.points[alone])  # exactly: equal points count once as neighbours
+        centres = like_rows(centres, pool.points)
         return _standing_for(Anchors(centres, None, np.ones(count)), rows, measure)
 
 
@@ -259,8 +267,11 @@ class FarthestPoint(_Sized):
 
     def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
         pool = _pool(rows, measure, self.size, rng)
-        first = int(np.square(pool.points - pool.mean()).sum(axis=1).argmax())
-        at = np.sort(selection_loops.farthest_points(pool.points, first, pool.count))
+        first = int(squares_about(pool.points, pool.mean()).argmax())
+        if isinstance(pool.points, SparseRows):
+            at = np.sort(_farthest_sparse(pool.points, first, pool.count))
+        else:
+            at = np.sort(selection_loops.farthest_points(pool.points, first, pool.count))
         return _standing_for(pool.at(at), rows, measure)
 
 
@@ -284,11 +295,11 @@ class MinDistance(_Sized):
         pool = _pool(rows, measure, self.size, rng, self.pool)
         count, order = pool.count, rng.permutation(len(pool.points))
         points = pool.points[order]
-        low, high = 0.0, float(np.linalg.norm(np.ptp(points, axis=0)))
-        kept = selection_loops.far_enough(points, 0.0, count)
+        low, high = 0.0, _extent(points)
+        kept = _far_enough(points, 0.0, count)
         for _ in range(24):
             middle = (low + high) / 2
-            found = selection_loops.far_enough(points, middle**2, count)
+            found = _far_enough(points, middle**2, count)
             low, high = (middle, high) if len(found) == count else (low, middle)
             kept = found if len(found) == count else kept
         return _standing_for(pool.at(np.sort(order[kept])), rows, measure)
@@ -534,6 +545,9 @@ class Pool:
         if (self.measure == 1).all():
             mean: Array = self.points.mean(axis=0)
             return mean
+        if isinstance(self.points, SparseRows):
+            weighted: Array = self.measure @ self.points / self.measure.sum()
+            return weighted
         return np.average(self.points, axis=0, weights=self.measure)
 
 
@@ -548,7 +562,7 @@ def _pool(rows: Source, measure: Array, size: int | float, rng: np.random.Genera
         wanted = candidates.count(size)
         if most * wanted < len(candidates.index):
             candidates = candidates.sample(int(most * wanted), rng)
-        points = np.ascontiguousarray(rows.take(candidates.index), dtype=float)
+        points = as_rows(rows.take(candidates.index))
         return Pool(points, candidates.index, candidates.measure, wanted)
     most_of = count_positive(measure)
     count = count_of(size, most_of)
@@ -557,12 +571,42 @@ def _pool(rows: Source, measure: Array, size: int | float, rng: np.random.Genera
         enough = min(enough, max(count, POOL_BYTES // (8 * rows.shape[1])))
     some = enough < most_of
     index = _draw_rows(rows, measure, int(enough), rng) if some else _positive(measure, np.arange(most_of))
-    points = np.ascontiguousarray(rows.take(index), dtype=float)
+    points = as_rows(rows.take(index))
     weights = np.asarray(measure[index], dtype=float)
     if not _is_plain(measure):
         order = np.argsort(hash_rows(points), kind="stable")
         points, index, weights = points[order], index[order], weights[order]
     return Pool(points, index, weights, count)
+
+
+def _extent(points: Array) -> float:
+    """Return a length that no two points are farther apart than."""
+    if isinstance(points, SparseRows):
+        return 2 * float(np.sqrt(squares_about(points, points.mean(axis=0)).max()))
+    return float(np.linalg.norm(np.ptp(points, axis=0)))
+
+
+def _farthest_sparse(points: Array, first: int, count: int) -> Array:
+    """Return the indices of ``count`` sparse rows, each the farthest from those before it."""
+    distances, nearest, chosen = Metric().fit(points), np.full(len(points), np.inf), [first]
+    while len(chosen) < count:
+        nearest = np.minimum(nearest, distances.cross(points[[chosen[-1]]])[0])
+        nearest[chosen] = -1.0
+        chosen.append(int(nearest.argmax()))
+    return np.array(chosen)
+
+
+def _far_enough(points: Array, least: float, most: int) -> Array:
+    """Return indices of at most ``most`` rows, each at squared distance >= ``least`` from those selected before it."""
+    if not isinstance(points, SparseRows):
+        return selection_loops.far_enough(points, least, most)
+    distances, free = Metric().fit(points), np.ones(len(points), bool)
+    kept: list[int] = []
+    while free.any() and len(kept) < most:
+        kept.append(int(free.argmax()))
+        free &= distances.cross(points[[kept[-1]]])[0] >= least
+        free[: kept[-1] + 1] = False
+    return np.array(kept)
 
 
 def count_of(size: int | float, rows: int) -> int:
@@ -591,7 +635,7 @@ class NearestTo:
 
 def _standing_for(found: Anchors, rows: Source, measure: Array) -> Anchors:
     """Return the landmarks with the weight of the rows they are nearest to (mean 1), without landmarks of weight 0."""
-    search = neighbors.build(Metric().fit(np.ascontiguousarray(found.points, dtype=float)), "auto")
+    search = neighbors.build(Metric().fit(as_rows(found.points)), "auto")
     mass = rows.reduce(
         NearestTo(search),
         np.add,

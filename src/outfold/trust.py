@@ -18,10 +18,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 import numpy as np
+from scipy.linalg import eigh
 from scipy.stats import binom
 from sklearn.utils.extmath import randomized_svd
 
 from ._runtime.typing import FREE, POSITIVE, WHOLE, Array, Axes, Index, Interval
+from .data.sparse_rows import SparseRows, squares_about
 from .data.weights import weighted_quantile
 
 SAMPLED_ROWS = 1_000_000  # training rows for the typical mass; if there are more, an even sample of them
@@ -319,14 +321,16 @@ class PrincipalAxes:
         """
         n, features = X.shape
         most = min(AXES_UP_TO, n // ROWS_PER_AXIS, features) if count is None else min(count, n - 1)
-        if most < 1 or not np.isfinite(X).all():
+        if most < 1 or not np.isfinite(X.data if isinstance(X, SparseRows) else X).all():
             return None
         centre = X.mean(axis=0)
-        C = X - centre
-        total = float(np.square(C).sum()) / (n - 1)
+        total = float(squares_about(X, centre).sum()) / (n - 1)
         if not 0 < total < np.inf:
             return None
-        variances, V = _leading_axes(C, most)
+        if isinstance(X, SparseRows):
+            variances, V = _leading_axes_of_sparse(X, centre, most)
+        else:
+            variances, V = _leading_axes(X - centre, most)
         held = np.cumsum(variances) / total
         chosen = min(most, int(np.searchsorted(held, AXES_SHARE)) + 1) if count is None else most
         chosen = min(chosen, max(1, int((variances > 1e-12 * total).sum())))
@@ -346,12 +350,11 @@ class PrincipalAxes:
 
     def facts(self, Z: Array) -> tuple[Array, Array | None]:
         """Return amplitude and remainder of rows."""
-        C = Z - self.centre
-        inside = C @ self.axes
+        inside = Z @ self.axes - self.centre @ self.axes if isinstance(Z, SparseRows) else (Z - self.centre) @ self.axes
         amplitude = np.sqrt(np.square(inside / self.deviations).mean(axis=1))
         if self.rest is None:
             return amplitude, None
-        outside = np.square(C).sum(axis=1) - np.square(inside).sum(axis=1)
+        outside = squares_about(Z, self.centre) - np.square(inside).sum(axis=1)
         return amplitude, np.sqrt(np.maximum(outside, 0.0)) / self.rest
 
     def without_self(self, X: Array) -> tuple[Array, Array | None]:
@@ -370,6 +373,18 @@ class PrincipalAxes:
             amplitude[held], outside = others.facts(X[held])
             remainder[held] = 0.0 if outside is None else outside
         return amplitude, None if self.rest is None else remainder
+
+
+def _leading_axes_of_sparse(X: SparseRows, centre: Array, most: int) -> tuple[Array, Array]:
+    """Return the same as ``_leading_axes`` of sparse rows less their mean, from the products between the rows."""
+    n = len(X)
+    products: Array = (X @ X.T).toarray()
+    products -= products.mean(axis=0)
+    products -= products.mean(axis=1)[:, None]
+    values, U = eigh(products / (n - 1), subset_by_index=(max(0, n - most), n - 1))
+    values, U = np.maximum(values[::-1], 0.0), U[:, ::-1]
+    V = X.T @ U - np.outer(centre, U.sum(axis=0))
+    return values, V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
 
 
 def _leading_axes(C: Array, most: int) -> tuple[Array, Array]:

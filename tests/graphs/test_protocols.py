@@ -7,24 +7,37 @@ import pytest
 
 from outfold import bandwidths, distances, graphs, kernels, landmarks
 from outfold._runtime.threads import Threads
-from outfold.graphs import fitted, pair_statistics, protocols, rules
+from outfold.graphs import fitted, given, pair_statistics, protocols, rules
 from outfold.neighbors import Search, brute, faiss, tree
+from outfold.neighbors.given import GivenLists
 
 IMPLEMENTED = [
     (distances.MeasuredDistances, (distances.Distances, distances.Given, distances.GivenTable, kernels.PairwiseValues)),
-    (distances.SearchedDistances, (distances.Distances, distances.GivenTable)),
-    (distances.PointMetric, (distances.Metric, kernels.CallableKernel)),
-    (bandwidths.PairStatistics, (pair_statistics.DenseStatistics, pair_statistics.SearchStatistics)),
+    (distances.SearchedDistances, (distances.Distances, distances.SparseDistances)),
+    (distances.SearchedDistances, (distances.GivenTable, distances.GivenNeighbors)),
+    (distances.PointMetric, (distances.Metric, distances.GivenMetric, kernels.CallableKernel)),
+    (
+        bandwidths.PairStatistics,
+        (pair_statistics.DenseStatistics, pair_statistics.SearchStatistics, given.GivenStatistics),
+    ),
     (
         bandwidths.BandwidthRule,
         (bandwidths.Fixed, bandwidths.Percentile, bandwidths.Neighbor, bandwidths.Slope),
     ),
-    (Search, (brute.Brute, tree.Tree, faiss.Proposed)),
+    (Search, (brute.Brute, tree.Tree, faiss.Proposed, GivenLists)),
     (
         protocols.EdgeRule,
-        (graphs.AllPairs, graphs.Union, graphs.Mutual, graphs.Ball, graphs.Threshold, rules.DenseOrNearest),
+        (
+            graphs.AllPairs,
+            graphs.Union,
+            graphs.Mutual,
+            graphs.Ball,
+            graphs.Threshold,
+            rules.DenseOrNearest,
+            given.GivenEdges,
+        ),
     ),
-    (protocols.Graph, (fitted.DenseGraph, fitted.SparseGraph)),
+    (protocols.Graph, (fitted.DenseGraph, fitted.SparseGraph, given.GivenGraph)),
     (protocols.ValueGeometry, (kernels.KernelValues, kernels.GivenValues)),
     (kernels.Kernel, (kernels.Gaussian, kernels.Affinity)),
     (protocols.FittedKernel, (kernels.GaussianKernel, kernels.Affinity)),

@@ -27,7 +27,7 @@ STORED_ESTIMATORS = {  # module: name of its estimator
 }
 STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the class has another name in the code
     "data.columns": "Preparation",
-    "distances": "Metric Distances Given GivenTable GivenNeighbors",
+    "distances": "Metric Distances SparseDistances Given GivenTable GivenNeighbors",
     "trust": "Nearness Reference Isolation Judge",
     "bandwidths": "Bandwidth Fixed Percentile Neighbor Slope",
     "neighbors.brute": "Brute",

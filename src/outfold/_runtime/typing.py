@@ -111,5 +111,6 @@ POSITIVE = Mark("positive")  # every entry is > 0
 FLAG = Mark("flag")  # a parameter that must be True or False
 FREE = Mark("free")  # may be infinite or NaN
 NAN = Mark("nan")  # an array that may hold NaN, as nan_euclidean takes them
+SPARSE_ROWS = Mark("sparse rows")  # an array that may be ``SparseRows``
 WHOLE = Mark("whole")  # an array of whole numbers; others hold floats
 CACHE = Mark("cache")  # not stored in model files

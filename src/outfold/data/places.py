@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._runtime.typing import Array
+from .sparse_rows import SparseRows, row_keys, sum_entries
 
 HASHED_ROWS = 1 << 14  # rows hashed at a time, so that their hashes stay in the cache
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # multipliers of splitmix64
@@ -36,9 +37,8 @@ def find_places(points: Array, keys: Array | None = None) -> Places | None:
     order = np.argsort(keys, kind="stable")
     same = keys[order[1:]] == keys[order[:-1]]
     before, after = order[:-1][same], order[1:][same]
-    if not np.array_equal(_bits(points[before]), _bits(points[after])):  # different rows with the same hash
-        _, start, member = np.unique(_bits(points), axis=0, return_index=True, return_inverse=True)
-        member = member.ravel()
+    if not _equal(points[before], points[after]):  # different rows with the same hash
+        start, member = _compare_all(points)
     else:
         group = np.append(0, np.cumsum(~same))
         start, member = order[np.append(True, ~same)], np.empty(len(order), int)
@@ -49,6 +49,32 @@ def find_places(points: Array, keys: Array | None = None) -> Places | None:
     rank = np.empty(len(start), int)
     rank[appearance] = np.arange(len(start))
     return Places(start[appearance], rank[member])
+
+
+def find_copies(points: Array, row: int) -> Array:
+    """Return the rows that equal ``row``, itself included; NaN equals NaN."""
+    if isinstance(points, SparseRows):
+        key = row_keys(points[[row]])[0]
+        return np.flatnonzero([other == key for other in row_keys(points)])
+    return np.flatnonzero(((points == points[row]) | (np.isnan(points) & np.isnan(points[row]))).all(axis=1))
+
+
+def number_places(points: Array) -> Array:
+    """Return the number of each row's place, (rows,), by an order of the content: that of the rows does not matter."""
+    if not isinstance(points, SparseRows):
+        member: Array = np.unique(points, axis=0, return_inverse=True)[1].ravel()
+        return member
+    keys = hash_rows(points)
+    places = find_places(points, keys)
+    if places is None:
+        return np.argsort(np.argsort(keys, kind="stable"))
+    return np.argsort(np.argsort(keys[places.first], kind="stable"))[places.member]
+
+
+def count_places(points: Array) -> int:
+    """Return the number of distinct rows."""
+    places = find_places(points)
+    return len(points) if places is None else len(places.first)
 
 
 def count_neighbors(points: Array, measure: Array) -> Array | None:
@@ -65,17 +91,22 @@ def count_neighbors(points: Array, measure: Array) -> Array | None:
 
 
 def hash_rows(points: Array, seed: int = 0) -> Array:
-    """Return a 64-bit hash of the content of each row, (rows,); equal rows have equal hashes."""
-    out = np.empty(len(points), np.uint64)
+    """Return a 64-bit hash of the content of each row, (rows,); equal rows have equal hashes, sparse or not.
+
+    It is a sum over the features that are not 0, of hashes of the feature's number and value.
+    """
+    columns = scramble((np.arange(1, points.shape[1] + 1, dtype=np.uint64)) * _STEP + np.uint64(seed))
+    if isinstance(points, SparseRows):
+        bits = _bits(points.data)
+        hashes = np.where(bits == 0, np.uint64(0), scramble(bits ^ columns[points.indices]))
+        return scramble(sum_entries(points, hashes))
+    out = np.zeros(len(points), np.uint64)
     for at in range(0, len(points), HASHED_ROWS):
         bits = _bits(points[at : at + HASHED_ROWS])
-        found = np.full(len(bits), seed, np.uint64)
-        for column in bits.T:
-            found += _STEP
-            found ^= column
-            scramble(found)
-        out[at : at + len(bits)] = found
-    return out
+        found = out[at : at + HASHED_ROWS]
+        for column, key in zip(bits.T, columns):
+            found += np.where(column == 0, np.uint64(0), scramble(column ^ key))
+    return scramble(out)
 
 
 def scramble(keys: Array) -> Array:
@@ -86,6 +117,23 @@ def scramble(keys: Array) -> Array:
     keys *= _MIX[1]
     keys ^= keys >> np.uint64(31)
     return keys
+
+
+def _equal(some: Array, others: Array) -> bool:
+    """Return whether two tables have equal rows."""
+    if isinstance(some, SparseRows):
+        return row_keys(some) == row_keys(others)
+    return np.array_equal(_bits(some), _bits(others))
+
+
+def _compare_all(points: Array) -> tuple[Array, Array]:
+    """Return the first row of each place, and the place of each row, by comparing the rows themselves."""
+    if isinstance(points, SparseRows):
+        number: dict[bytes, int] = {}
+        member = np.array([number.setdefault(key, len(number)) for key in row_keys(points)])
+        return np.unique(member, return_index=True)[1], member
+    _, start, member = np.unique(_bits(points), axis=0, return_index=True, return_inverse=True)
+    return start, member.ravel()
 
 
 def _bits(points: Array) -> Array:

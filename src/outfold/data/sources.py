@@ -17,6 +17,7 @@ from typing import Any, NotRequired, Protocol, TypedDict, TypeGuard, TypeVar, Un
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse, load_npz
 
 from .._runtime.collections import collection_module
 from .._runtime.extras import extra
@@ -24,6 +25,7 @@ from .._runtime.memory import check_fits
 from .._runtime.threads import Threads, block_rows
 from .._runtime.typing import Array, Sliceable
 from .arrow import ArrowFile, arrow_is_number, arrow_numbers
+from .sparse_rows import SparseRows, as_rows, largest_entries, like_rows, row_keys, stack_rows
 
 PIECE_BYTES = 1 << 23  # bytes of a file that are read at a time
 PERMUTED_UP_TO = 10_000_000  # up to this many rows, a draw permutes all row numbers
@@ -65,6 +67,11 @@ class Source:
     def shape(self) -> tuple[int, int]:
         raise AssertionError("a source has a shape")
 
+    @property
+    def sparse(self) -> bool:
+        """Whether its blocks are ``SparseRows``."""
+        return False
+
     def pieces(self) -> Iterator[Array]:
         """Yield arrays of consecutive rows, any number at a time."""
         raise AssertionError("a source gives its rows")
@@ -74,6 +81,9 @@ class Source:
 
     def blocks(self, rows: int, start: int = 0) -> Iterator[tuple[slice, Array]]:
         """Yield (slice, array) for blocks of ``rows`` rows from row ``start`` on; the last block may be shorter."""
+        if self.sparse:
+            yield from self._sparse_blocks(rows, start)
+            return
         at, seen, filled = start, 0, 0
         block = np.empty((max(0, min(rows, len(self) - at)), self.shape[1]))
         for piece in self.pieces():
@@ -87,6 +97,24 @@ class Source:
                     yield self._check(slice(at, at + filled), block)
                     at, filled = at + filled, 0
                     block = np.empty((min(rows, len(self) - at), self.shape[1]))
+        self._check_count(seen)
+
+    def _sparse_blocks(self, rows: int, start: int) -> Iterator[tuple[slice, Array]]:
+        at, seen, empty = start, 0, SparseRows((0, self.shape[1]))
+        held: list[Array] = [empty]
+        for piece in self.pieces():
+            part = as_rows(piece)[max(0, start - seen) :]
+            seen += len(piece)
+            while len(part) and at < len(self):
+                missing = min(rows, len(self) - at) - sum(map(len, held))
+                held, part = [*held, part[:missing]], part[missing:]
+                if len(held[-1]) == missing:
+                    block = stack_rows(held)
+                    yield self._check(slice(at, at + len(block)), block)
+                    at, held = at + len(block), [empty]
+        self._check_count(seen)
+
+    def _check_count(self, seen: int) -> None:
         if seen != len(self):
             raise ValueError(f"{self} gave {seen} rows, after {len(self)} the time before. Did it change on the way?")
 
@@ -124,14 +152,16 @@ class Source:
 
     def take(self, index: Array) -> Array:
         """Return the rows ``index`` (increasing) as an array."""
-        out = np.empty((len(index), self.shape[1]))
+        found = []
         for block, rows in self.blocks(1 << 16):
             a, b = np.searchsorted(index, [block.start, block.stop])
-            out[a:b] = rows[index[a:b] - block.start]
-        return out
+            found.append(rows[index[a:b] - block.start])
+        return stack_rows(found)
 
     def array(self) -> Array:
         """Return all rows as an array. Raise MemoryError if they do not fit in memory."""
+        if self.sparse:
+            return stack_rows([rows for _, rows in self.blocks(1 << 16)])
         instead = "Roseland, or landmarks=5000 with another method, goes through it block by block."
         check_fits(8.0 * self.shape[0] * self.shape[1], f"{self} needs", instead)
         out = np.empty(self.shape)
@@ -142,7 +172,9 @@ class Source:
     def fingerprint(self) -> str:
         """Return a hash that identifies the data: of its shape and a sample of its rows."""
         index = np.unique(np.linspace(0, len(self) - 1, FINGERPRINT_ROWS).astype(int))
-        return hashlib.sha256(repr(self.shape).encode() + self.take(index).tobytes()).hexdigest()
+        rows = self.take(index)
+        content = b"".join(row_keys(rows)) if isinstance(rows, SparseRows) else rows.tobytes()
+        return hashlib.sha256(repr(self.shape).encode() + content).hexdigest()
 
     def _check(self, block: slice, rows: Array) -> tuple[slice, Array]:
         return block, check_rows(rows, block.start, str(self))
@@ -203,6 +235,10 @@ class InMemory(Source):
     @property
     def shape(self) -> tuple[int, int]:
         return self.values.shape[0], self.values.shape[1]
+
+    @property
+    def sparse(self) -> bool:
+        return isinstance(self.values, SparseRows)
 
     def blocks(self, rows: int, start: int = 0) -> Iterator[tuple[slice, Array]]:
         for at in range(start, len(self.values), rows):
@@ -292,9 +328,15 @@ class JoinedSources(Source):
     def shape(self) -> tuple[int, int]:
         return sum(len(part) for part in self.parts), self.parts[0].shape[1]
 
+    @property
+    def sparse(self) -> bool:
+        return self.parts[0].sparse
+
     def pieces(self) -> Iterator[Array]:
         for part in self.parts:
-            yield from part.pieces()
+            if part.sparse != self.sparse:
+                raise ValueError(f"{part} and {self.parts[0]} are not both sparse.")
+            yield from (rows for _, rows in part.blocks(1 << 16)) if part.sparse else part.pieces()
 
 
 @dataclass(frozen=True)
@@ -326,6 +368,37 @@ class ArrowRows(Source):
 
 
 @dataclass(frozen=True)
+class SparseFile(Source):
+    """The rows of a sparse matrix that ``scipy.sparse.save_npz`` wrote; they are held in memory, as they are stored."""
+
+    values: SparseRows
+    told: str
+
+    @classmethod
+    def of(cls, path: Path) -> SparseFile:
+        try:
+            return cls(SparseRows.of(load_npz(path)), path.name)
+        except ValueError as error:
+            raise ValueError(f"{path.name} holds no sparse matrix as scipy.sparse.save_npz writes it.") from error
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.values.shape[0], self.values.shape[1]
+
+    @property
+    def sparse(self) -> bool:
+        return True
+
+    def blocks(self, rows: int, start: int = 0) -> Iterator[tuple[slice, Array]]:
+        for at in range(start, len(self), rows):
+            block = slice(at, min(at + rows, len(self)))
+            yield self._check(block, self.values[block])
+
+    def take(self, index: Array) -> Array:
+        return self._check(slice(0, len(self)), self.values[index])[1]
+
+
+@dataclass(frozen=True)
 class BlockSource(Source):
     """A function that returns an iterable of row blocks, the same blocks at every call."""
 
@@ -340,9 +413,15 @@ class BlockSource(Source):
             rows, features = rows + piece.shape[0], piece.shape[1]
         return rows, features
 
+    @cached_property
+    def sparse(self) -> bool:
+        return bool(issparse(next(iter(self.factory()), None)))
+
     def pieces(self) -> Iterator[Array]:
         for piece in self.factory():
-            block = np.asarray(piece)
+            block = as_rows(piece) if issparse(piece) or self.sparse else np.asarray(piece)
+            if issparse(block) != self.sparse:
+                block = like_rows(block, SparseRows((0, block.shape[1])))
             if block.ndim != 2:
                 raise ValueError(f"A block of rows must be two-dimensional, got shape {block.shape}.")
             yield block
@@ -361,9 +440,10 @@ def draw_numbers(count: int, first: int, random: np.random.RandomState | np.rand
 
 def check_rows(values: ArrayLike, start: int, told: str) -> Array:
     """Return rows as float64. Raise ValueError if one is not finite. ``rows[0]`` is row ``start`` of ``told``."""
-    rows: Array = np.ascontiguousarray(values, dtype=float)
-    if not np.isfinite(rows.sum()) and not np.isfinite(rows).all():
-        bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    given: Array = values if issparse(values) else np.asarray(values)  # type: ignore[assignment]
+    rows = as_rows(given)
+    if not np.isfinite(rows.sum()) and not np.isfinite(largest := largest_entries(rows)).all():
+        bad = np.flatnonzero(~np.isfinite(largest))
         raise ValueError(
             f"Input contains NaN or infinity: {len(bad)} of rows {start} to {start + len(rows) - 1} of {told}, the "
             f"first is row {start + bad[0]}. Drop or fill them first."
@@ -473,6 +553,8 @@ def _file(path: Path) -> Source:
         if values.ndim != 2:
             raise ValueError(f"{path.name} has shape {values.shape}; rows and columns are needed.")
         return SlicedSource(values, path.name)
+    if path.suffix == ".npz":
+        return SparseFile.of(path)
     if path.suffix == ".zarr":
         found = extra("zarr", "io").open(str(path), mode="r")
         if len(getattr(found, "shape", ())) != 2:
@@ -484,4 +566,4 @@ def _file(path: Path) -> Source:
         return JoinedSources(tuple(ArrowRows.of(part) for part in sorted(path.glob("*.parquet"))))
     if path.suffix == ".parquet":
         return ArrowRows.of(path)
-    raise ValueError(f"{path.name} is none of .npy, .parquet (or a folder of them) and .zarr.")
+    raise ValueError(f"{path.name} is none of .npy, .npz, .parquet (or a folder of them) and .zarr.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse, vstack
 
 from .._runtime.typing import Array
 
@@ -29,8 +31,10 @@ class SparseRows(csr_array):  # type: ignore[misc]  # SciPy has no types
 
 
 def as_rows(Z: Array) -> Array:
-    """Return rows as float64 in C order; sparse rows as they are."""
-    return Z if isinstance(Z, SparseRows) else np.ascontiguousarray(Z, dtype=float)
+    """Return rows as float64 in C order, or as ``SparseRows`` if they are sparse."""
+    if isinstance(Z, SparseRows):
+        return Z
+    return SparseRows.of(Z) if issparse(Z) else np.ascontiguousarray(Z, dtype=float)
 
 
 def dense_rows(Z: Array) -> Array:
@@ -58,3 +62,78 @@ def all_rows_equal(points: Array) -> bool:
         return False
     shape = len(points), int(counts[0])
     return all(bool((part.reshape(shape) == part[: shape[1]]).all()) for part in (points.indices, points.data))
+
+
+def stack_rows(parts: Sequence[Array]) -> Array:
+    """Return the rows of several blocks in one: sparse if one of them is."""
+    if len(parts) > 1 and any(isinstance(part, SparseRows) for part in parts):
+        return SparseRows(vstack(parts, format="csr"))
+    stacked: Array = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return stacked
+
+
+def like_rows(Z: Array, example: Array) -> Array:
+    """Return rows in the form of ``example``, sparse or not. Of features, where what is not stored is 0."""
+    if isinstance(Z, SparseRows) == isinstance(example, SparseRows):
+        return Z
+    return dense_rows(Z) if isinstance(Z, SparseRows) else SparseRows.of(Z)
+
+
+def clip_rows(Z: Array, largest: float) -> Array:
+    """Return rows with entries clipped to +-``largest``."""
+    if not isinstance(Z, SparseRows):
+        return np.clip(Z, -largest, largest)
+    return SparseRows((np.clip(Z.data, -largest, largest), Z.indices, Z.indptr), shape=Z.shape)
+
+
+def squared_lengths(Z: Array) -> Array:
+    """Return the sum of squares of each row, (rows,)."""
+    if not isinstance(Z, SparseRows):
+        dense: Array = np.einsum("ij,ij->i", Z, Z)
+        return dense
+    return sum_entries(Z, np.square(Z.data))
+
+
+def squares_about(Z: Array, centre: Array) -> Array:
+    """Return the squared distance of each row to ``centre``, (rows,)."""
+    if not isinstance(Z, SparseRows):
+        dense: Array = np.square(Z - centre).sum(axis=1)
+        return dense
+    squares: Array = np.maximum(squared_lengths(Z) - 2 * (Z @ centre) + centre @ centre, 0.0)
+    return squares
+
+
+def sum_entries(Z: SparseRows, values: Array) -> Array:
+    """Return the sums of ``values``, one for each stored entry, over the rows; 0 for rows without entries."""
+    sums = np.add.reduceat(np.append(values, np.zeros(1, values.dtype)), Z.indptr[:-1])
+    sums[np.diff(Z.indptr) == 0] = 0
+    result: Array = sums
+    return result
+
+
+def few_columns(points: Array, most: int = 16) -> Array:
+    """Return at most ``most`` features as an array: of sparse rows, those that are stored most often."""
+    if not isinstance(points, SparseRows):
+        return points[:, :most]
+    held = np.bincount(points.indices, minlength=points.shape[1])
+    chosen = np.sort(np.argsort(-held, kind="stable")[:most])
+    return dense_rows(points[:, chosen])
+
+
+def row_keys(X: Array) -> list[bytes]:
+    """Return the content of each row; equal rows have equal keys."""
+    if not isinstance(X, SparseRows):
+        return [row.tobytes() for row in np.ascontiguousarray(X) + 0.0]
+    ends = zip(X.indptr[:-1], X.indptr[1:])
+    return [X.indices[a:b].astype(np.int64).tobytes() + (X.data[a:b] + 0.0).tobytes() for a, b in ends]
+
+
+def mean_and_deviation(points: Array, share: Array) -> tuple[Array, Array]:
+    """Return the mean and the standard deviation of each feature; ``share``: weights of the rows, with sum 1."""
+    mean: Array = share @ points
+    if not isinstance(points, SparseRows):
+        return mean, np.sqrt(share @ np.square(points - mean))
+    weights = np.repeat(share, np.diff(points.indptr))
+    stored, features = np.bincount(points.indices, weights=weights, minlength=points.shape[1]), points.indices
+    squares = np.bincount(features, weights=weights * np.square(points.data - mean[features]), minlength=len(mean))
+    return mean, np.sqrt(squares + np.maximum(1 - stored, 0.0) * np.square(mean))

@@ -17,6 +17,7 @@ from .._runtime.typing import Array
 from ..data import table_files, writers
 from ..data.columns import Preparation, Prepared, complete
 from ..data.sources import Answer, Join, Measure, PartitionedRows, Source, WalkOptions, check_rows, unit_measure
+from ..data.sparse_rows import SparseRows, as_rows, stack_rows
 from . import tasks
 from .tasks import DaskArray, Delayed, as_array, dask_module, is_frame, make_task, run_tasks, travelling, worker_threads
 
@@ -60,7 +61,7 @@ def map_rows(function: Callable[..., Array], X: object, columns: int) -> DaskArr
 
 def _apply(rows: Array, function: Callable[[Array], Array], nothing: Array) -> Array:
     with one_thread():
-        return function(np.ascontiguousarray(rows, dtype=float)) if len(rows) else nothing
+        return function(as_rows(rows)) if rows.shape[0] else nothing
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,17 @@ class DaskRows(PartitionedRows):
         return int(self.values.shape[0]), int(self.values.shape[1])
 
     @cached_property
+    def sparse(self) -> bool:
+        return isinstance(self.take(np.arange(1)), SparseRows)
+
+    @cached_property
     def _parts(self) -> list[tuple[slice, Delayed]]:
         ends = np.cumsum(self.values.chunks[0]).tolist()
         found = zip(ends, self.values.chunks[0], self.values.to_delayed()[:, 0])
         return [(slice(end - size, end), part) for end, size, part in found if size]
 
     def pieces(self) -> Iterator[Array]:
-        yield from map(np.asarray, run_tasks(self._parts, "reading"))
+        yield from map(as_rows, run_tasks(self._parts, "reading"))
 
     def take(self, index: Array) -> Array:
         wanted = []
@@ -90,7 +95,7 @@ class DaskRows(PartitionedRows):
             if b > a:
                 task = make_task("drawing rows", _take, block)
                 wanted.append((block, task(part, index[a:b] - block.start, block.start, str(self))))
-        return np.concatenate([*run_tasks(wanted, "drawing rows", 256), np.empty((0, self.shape[1]))])
+        return stack_rows([*run_tasks(wanted, "drawing rows", 256)] or [np.empty((0, self.shape[1]))])
 
     def beside(self, tables: Sequence[Source]) -> DaskRows:
         sizes = tuple(size for size in self.values.chunks[0] if size)
@@ -157,7 +162,7 @@ def _rest(rows: Array, start: int) -> Array:
 
 
 def _take(rows: Array, index: Array, start: int, told: str) -> Array:
-    chosen = np.asarray(rows)[index]
+    chosen = as_rows(rows)[index]
     try:
         return check_rows(chosen, start, told)
     except ValueError:

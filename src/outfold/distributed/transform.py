@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
+from scipy.sparse import issparse
 
 from .._runtime.typing import Array
 from ..data import writers
 from ..data.sources import Wanted
+from ..data.sparse_rows import as_rows
 from ..methods.base import SpectralEstimator
 from ..trust import LEVEL, RowFacts, Trust
 from . import rows as dask_rows
@@ -164,7 +166,8 @@ def _block(
     start = 0
     if block_info and block_info.get(0):
         start = block_info[0]["array-location"][0][0]
-    found = look.columns(estimator, np.asarray(rows), 0 if start is None or np.isnan(start) else int(start))
+    table = as_rows(rows) if issparse(rows) else np.asarray(rows)
+    found = look.columns(estimator, table, 0 if start is None or np.isnan(start) else int(start))
     return np.column_stack(list(found)).astype(kind, copy=False)
 
 

@@ -15,7 +15,9 @@ import numpy as np
 
 from .._runtime.threads import Threads
 from .._runtime.typing import FREE, Array
+from ..data.places import number_places
 from ..data.sources import InMemory, Source, draw_numbers
+from ..data.sparse_rows import dense_rows
 from ..extensions import Auto, Nystrom
 from ..extensions.alignment import Alignment
 from ..extensions.calibration import Calibration, SecondOpinion
@@ -57,7 +59,7 @@ class Sample:
 
     def rows(self, index: Array, seen_by: Array) -> Array:
         """Return the rows ``index``; of a square precomputed matrix only their columns ``seen_by``."""
-        return self.X[np.ix_(index, seen_by)] if self.given else self.X[index]
+        return self.X[index][:, seen_by] if self.given else self.X[index]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,7 @@ def fit_sample(
         index, epsilon = draw_numbers(len(rows), most, np.random.default_rng(SEED)), np.nan
     else:
         index = np.arange(len(rows))
-    X = rows.array()[np.ix_(index, index)] if recipe.view.between_rows else rows.take(index)
+    X = rows.array()[index][:, index] if recipe.view.between_rows else rows.take(index)
     measure = np.array(measure[index], dtype=float)
     recipe = alone(recipe, components, epsilon)
     found = fit_recipe(InMemory(X), recipe, measure, np.random.default_rng(SEED), runner)
@@ -120,9 +122,9 @@ def folds(sample: Sample, recipe: Recipe, count: int, runner: Threads, seed: int
     """
     rng = np.random.default_rng(seed)
     counted = np.flatnonzero(sample.measure > 0)
-    places, member = np.unique(sample.X[counted], axis=0, return_inverse=True)
+    member = number_places(sample.X[counted])
     label = np.full(len(sample.X), -1)
-    label[counted] = (rng.permutation(len(places)) % count)[member.ravel()]
+    label[counted] = (rng.permutation(int(member.max()) + 1) % count)[member]
     bar = runner.bar("folds", len(counted))
     for fold in range(count):
         held, rest = np.flatnonzero(label == fold), np.flatnonzero((label != fold) & (label >= 0))
@@ -260,7 +262,7 @@ def hold_out(
 def add_round_trip(facts: RowFacts, Z: Array, back: Array) -> RowFacts:
     """Return the facts with the distance of each row to ``back``, where the inverse takes its embedding."""
     with np.errstate(over="ignore"):
-        return replace(facts, round_trip=np.linalg.norm(Z - back, axis=1))
+        return replace(facts, round_trip=np.linalg.norm(dense_rows(Z) - back, axis=1))
 
 
 def calibrate(

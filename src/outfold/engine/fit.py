@@ -15,6 +15,7 @@ from .._runtime.typing import WHOLE, Array, Axes
 from ..bandwidths import ALL_EQUAL
 from ..data.places import find_places
 from ..data.sources import InMemory, Source
+from ..data.sparse_rows import all_rows_equal, largest_entries
 from ..distances import LARGEST_ENTRY, Metric
 from ..extensions.domain import Domain, TrainingSample
 from ..extensions.samples import SEED, Extension, Samples
@@ -197,9 +198,9 @@ def _needed_pairs(recipe: Recipe) -> int:
 
 def check_points(points: Array) -> None:
     """Refuse points that are all equal, or so large that squared distances overflow."""
-    if (points == points[0]).all():
+    if all_rows_equal(points):
         raise ValueError(ALL_EQUAL)
-    largest = np.nanmax(np.abs(points))
+    largest = np.nanmax(largest_entries(points))
     if largest > LARGEST_ENTRY:
         raise ValueError(f"Squared distances overflow: the data reaches {largest:.1e}. Rescale the features.")
 

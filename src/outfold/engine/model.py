@@ -51,6 +51,13 @@ class SpectralModel(RowModel):
         def fill(block: slice) -> None:
             at: slice | Array = block if order is None else order[block]
             points = as_rows(Z[at])
+            nothing = self.rule.sees_nothing(points)
+            if nothing is not None and nothing.any():  # a node without edges is in the middle: nothing is known of it
+                where = np.arange(block.start, block.stop) if order is None else order[block]
+                embedding[where[nothing]], facts[where[nothing]] = 0.0, (-np.inf, np.nan, np.nan)
+                at, points = where[~nothing], points[~nothing]
+                if not len(at):
+                    return
             with np.errstate(over="ignore", invalid="ignore"):
                 rows = self.rule.rows(points, None if kept is None else kept.block(block, points))
                 values, mass = rows @ self.basis, rows.log_mass
@@ -84,6 +91,11 @@ class SpectralModel(RowModel):
     def nearest(self, Z: Array) -> Array:
         """The embedding of each point's nearest anchor."""
         Z = as_rows(Z)
+        nothing = self.rule.sees_nothing(Z)
+        if nothing is not None and nothing.any():
+            embedding = np.zeros((len(Z), self.basis.shape[1]))
+            embedding[~nothing] = self.nearest(Z[~nothing])
+            return embedding
         nearest: Array = (
             self.rule.at_nearest(Z) @ self.basis if self.scale is None else self.places[self.rule.nearest(Z)]
         )
@@ -128,7 +140,7 @@ class ExtendedModel(RowModel):
         values, facts = self.extension.embed(Z, runner), self.spectral.evidence(Z, runner)
         beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if len(beyond):
-            values[beyond] = self.nearest(np.asarray(Z)[beyond])
+            values[beyond] = self.nearest(Z[beyond])
         return values, facts
 
     def nearest(self, Z: Array) -> Array:

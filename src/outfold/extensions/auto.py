@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from .._runtime.typing import Interval
+from ..data.sparse_rows import SparseRows
 from .kernel_sums import CompressedDiffusion, GeometricHarmonics, KernelRidge, LaplacianPyramid
 from .regressors import Barycentric, LinearMap
 from .samples import Extension, Nystrom, Samples
@@ -50,7 +51,7 @@ def candidates(known: Samples, *, inverse: bool = False) -> list[Extension]:
     found += [KernelRidge(epsilon, ridge) for epsilon in grid for ridge in (1e-1, 1e-2, 1e-3, 1e-5)]
     found += [GeometricHarmonics(epsilon, condition) for epsilon in grid for condition in (1e2, 1e4, 1e6)]
     found += [GeometricHarmonics(), LaplacianPyramid()]
-    if not np.isnan(known.points).any():
+    if not isinstance(known.points, SparseRows) and not np.isnan(known.points).any():
         found += [LinearMap(), CompressedDiffusion()]
         found += [Barycentric(k) for k in (5, 10, 20) if k < len(known.points)]
     return found

@@ -9,8 +9,9 @@ import numpy as np
 
 from .. import neighbors
 from .._runtime.threads import Threads
-from .._runtime.typing import NAN, Array, Axes
+from .._runtime.typing import NAN, SPARSE_ROWS, Array, Axes
 from ..data.places import find_places, hash_rows
+from ..data.sparse_rows import as_rows, stack_rows
 from ..distances import Metric, clip_entries
 from ..neighbors import Search
 from ..trust import (
@@ -32,7 +33,7 @@ from .samples import SEED, RowModel, by_blocks
 class TrainingSample:
     """Distinct training rows and their measure: all of them, or a random sample."""
 
-    points: Annotated[Array, Axes("m d"), NAN]
+    points: Annotated[Array, Axes("m d"), NAN, SPARSE_ROWS]
     measure: Annotated[Array, Axes("m")]
 
     @classmethod
@@ -41,7 +42,7 @@ class TrainingSample:
 
         They are those with the least hashes of their content, a random sample that does not depend on their order.
         """
-        points = np.asarray(points, dtype=float)
+        points = as_rows(points)
         keys = hash_rows(points)
         places = find_places(points, keys)
         if places is not None:
@@ -49,7 +50,7 @@ class TrainingSample:
         if len(points) > REFERENCE_ROWS:
             some = np.sort(np.argsort(keys, kind="stable")[:REFERENCE_ROWS])
             points, measure = points[some], measure[some]
-        return cls(np.asarray(points, dtype=float), np.asarray(measure, dtype=float))
+        return cls(as_rows(points), np.asarray(measure, dtype=float))
 
     def join(self, later: TrainingSample, old: int, new: int) -> TrainingSample:
         """Return the rows of both, at most ``REFERENCE_ROWS``: a part of each, as ``old`` and ``new`` rows are many."""
@@ -61,8 +62,8 @@ class TrainingSample:
             rng = np.random.default_rng(SEED)
             counts = zip((self, later), (share, REFERENCE_ROWS - share))
             parts = [part.at(np.sort(rng.permutation(len(part.points))[:count])) for part, count in counts]
-        points, measure = (np.concatenate(found) for found in zip(*((p.points, p.measure) for p in parts)))
-        return TrainingSample.of(points, measure)
+        points = stack_rows([part.points for part in parts])
+        return TrainingSample.of(points, np.concatenate([part.measure for part in parts]))
 
     def at(self, rows: Array) -> TrainingSample:
         return TrainingSample(self.points[rows], self.measure[rows])
@@ -152,7 +153,7 @@ class Domain:
         start, scale = np.array([upper_tail(alone.logs(name)) for name in domain.judge.names]).T
         judge = replace(domain.judge, start=start, scale=scale)
         own, score = judge.score(alone), judge.score(domain.add(RowFacts(support=np.zeros(len(Z))), Z, runner))
-        places = find_places(np.vstack([sample.points, Z]))
+        places = find_places(stack_rows([sample.points, Z]))
         if places is not None:  # the rows of the sample are distinct, so they are the first places
             place = places.member[len(own) :]
             among = place < len(own)

@@ -12,7 +12,6 @@ from .._loops.elementwise import softmax
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Interval
 from ..data.sources import InMemory
-from ..distances import Distances
 from ..landmarks import Landmarks
 from .samples import KERNEL_SUM_CENTRES, SEED, Extension, KernelSum, Samples, check_complete
 
@@ -127,7 +126,7 @@ class CompressedDiffusion(Extension):
         rng = np.random.default_rng(SEED)
         places = choice.select(InMemory(known.points), known.measure, rng).points
         distances = known.metric.fit(known.points)
-        distances = Distances(places, distances.name, distances.params)
+        distances = distances.to(places)
         squared = distances.cross(known.points)
         epsilon = self.epsilon
         if isinstance(epsilon, str):

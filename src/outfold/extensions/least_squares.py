@@ -26,6 +26,7 @@ from .. import neighbors
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Axes
 from ..data.places import count_neighbors
+from ..data.sparse_rows import as_rows, largest_entries, row_keys, stack_rows
 from ..distances import LARGEST_ENTRY, Given, PointDistances
 from ..graphs import AllPairs, Ball, Mutual, Union, drawing
 from ..graphs.fitted import DenseGraph, SparseGraph
@@ -105,7 +106,7 @@ class JointModel(FittedExtension):
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         """Return phi_Z = training(Z) D_Z / E_Z, the embedding of a batch."""
-        Z = np.asarray(Z, dtype=float)
+        Z = as_rows(Z)
         joint = joint_degrees(self.rule, Z, runner)[1]
         own = by_blocks(lambda rows: self.rule.log_scaling(rows)[:, None], Z, 1, self.rule.row_entries, runner)
         embedding: Array = self.spectral.embed(Z, runner) * np.exp(own - np.log(joint)[:, None])
@@ -113,15 +114,15 @@ class JointModel(FittedExtension):
 
     def training(self, X: Array, Z: Array, runner: Threads) -> Array:
         """Return phi_X = phi D / E_X, the embedding of anchors X when the batch Z joins them."""
-        X = np.asarray(X, dtype=float)
+        X = as_rows(X)
         at = self.rule.geometry.nearest(X)
-        others = np.flatnonzero((self.rule.geometry.anchors[at] != X).any(axis=1))
+        others = np.flatnonzero([a != b for a, b in zip(row_keys(self.rule.geometry.anchors[at]), row_keys(X))])
         if len(others):
             raise ValueError(
                 f"{len(others)} of {len(X)} rows are not anchors (the first is row {others[0]}). Pass rows the fit was "
                 "solved on (landmarks_), and the others in the batch."
             )
-        joint = joint_degrees(self.rule, np.asarray(Z, dtype=float), runner)[0]
+        joint = joint_degrees(self.rule, as_rows(Z), runner)[0]
         factor = np.exp(self.rule.log_scaling_of_anchors - np.log(joint))
         embedding: Array = (self.spectral.places * factor[:, None])[at]
         return embedding
@@ -134,7 +135,7 @@ def joint_degrees(rule: CanonicalRule, Z: Array, runner: Threads) -> tuple[Array
     sqrt(S sum_j w_j m_j / S_j) at 1. A row whose squares overflow has weight on itself alone, so
     d = 1.
     """
-    near = np.flatnonzero(np.abs(Z).max(axis=1, initial=0.0) <= LARGEST_ENTRY)
+    near = np.flatnonzero(largest_entries(Z) <= LARGEST_ENTRY)
     n, measure = len(rule.markov.measure), np.append(rule.markov.measure, np.ones(len(near)))
     W = _joint_kernel(rule.markov, Z[near], measure, runner)
     mass = W @ measure
@@ -148,7 +149,7 @@ def joint_degrees(rule: CanonicalRule, Z: Array, runner: Threads) -> tuple[Array
 def _joint_kernel(markov: MarkovRule, Z: Array, measure: Array, runner: Threads) -> Array | csr_array:
     """Return w over anchors and batch together, with the kernel and the edge rule of the fit."""
     geometry, kernel = markov.geometry, markov.kernel
-    together = np.vstack([geometry.anchors, Z])
+    together = stack_rows([geometry.anchors, Z])
     assert isinstance(geometry, DenseGraph | SparseGraph)
     counts = None if geometry.counts is None else count_neighbors(together, measure)
     if isinstance(geometry, DenseGraph):

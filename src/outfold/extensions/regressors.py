@@ -13,6 +13,7 @@ from sklearn.utils.validation import has_fit_parameter
 from .. import neighbors
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Axes, Interval
+from ..data.sparse_rows import SparseRows, as_rows
 from ..distances import Metric, clip_entries
 from ..operators.local_weights import BarycentricRule
 from ..trust import Nearness
@@ -60,7 +61,8 @@ class Barycentric(Extension):
     reg: Annotated[float, Interval(0, open_low=True)] = 1e-3
 
     def fit(self, known: Samples, runner: Threads) -> BarycentricModel:
-        check_complete(known, "barycentric")
+        if not isinstance(known.points, SparseRows):
+            check_complete(known, "barycentric")
         search = neighbors.build(Metric().fit(known.points), "auto")
         k = min(self.n_neighbors, len(known.points))
         return BarycentricModel(BarycentricRule(search=search, k=k, reg=self.reg, nearness=Nearness(1.0)), known.values)
@@ -100,7 +102,7 @@ class RegressorModel(FittedExtension):
     columns: int
 
     def embed(self, Z: Array, runner: Threads) -> Array:
-        found = np.asarray(self.regressor.predict(clip_entries(np.asarray(Z, dtype=float))), dtype=float)
+        found = np.asarray(self.regressor.predict(clip_entries(as_rows(Z))), dtype=float)
         if found.size != len(Z) * self.columns:
             raise ValueError(
                 f"{type(self.regressor).__name__}.predict returned shape {found.shape} for {len(Z)} rows; an extension "

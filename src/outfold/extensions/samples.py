@@ -11,7 +11,9 @@ from scipy import linalg
 
 from .._loops.elementwise import exponential, softmax
 from .._runtime.threads import Threads, blas_threads, row_blocks
-from .._runtime.typing import CACHE, NAN, Array, Axes
+from .._runtime.typing import CACHE, NAN, SPARSE_ROWS, Array, Axes
+from ..data.places import find_places
+from ..data.sparse_rows import SparseRows, as_rows
 from ..distances import Distances, Metric
 from ..operators.operator import RowRule
 from ..trust import Reference, RowFacts
@@ -79,7 +81,7 @@ class RowModel(Model, Protocol):
 class Samples:
     """Points, their values (the embedding by a fit), their measure, and the spectral model of the fit."""
 
-    points: Annotated[Array, Axes("n d"), NAN]
+    points: Annotated[Array, Axes("n d"), NAN, SPARSE_ROWS]
     values: Annotated[Array, Axes("n c")]
     measure: Annotated[Array, Axes("n")]
     metric: Metric = field(default_factory=Metric)
@@ -92,13 +94,11 @@ class Samples:
         cls, points: Array, values: Array, measure: Array, metric: Metric | None = None, model: RowModel | None = None
     ) -> Samples:
         """Return the samples with equal points merged: the measures are added, the values averaged."""
-        _, first, member = np.unique(points, axis=0, return_index=True, return_inverse=True)
-        if len(first) < len(points):
-            order = np.argsort(first)
-            place = np.argsort(order)[member.ravel()]
-            total = np.bincount(place, weights=measure)
-            values = np.column_stack([np.bincount(place, weights=measure * column) / total for column in values.T])
-            points, measure = points[first[order]], total
+        places = find_places(points)
+        if places is not None:
+            total = places.mass(measure)
+            values = np.column_stack([places.mass(measure * column) / total for column in values.T])
+            points, measure = points[places.first], total
         return cls(points=points, values=values, measure=np.array(measure), metric=metric or Metric(), model=model)
 
     def part(self, rows: Array) -> Samples:
@@ -250,7 +250,7 @@ class KernelSpectrum:
 
 def gaussian(distances: Distances, Z: Array, epsilon: float) -> Array:
     """Return exp(-d^2 / (2 epsilon)) from each row of Z to the anchors, (len(Z), anchors)."""
-    return exponential(distances.cross(np.asarray(Z, dtype=float), slack=2e-13 * epsilon), -0.5 / epsilon)
+    return exponential(distances.cross(as_rows(Z), slack=2e-13 * epsilon), -0.5 / epsilon)
 
 
 @dataclass(frozen=True)
@@ -295,13 +295,18 @@ def by_blocks(of: Callable[[Array], Array], Z: Array, columns: int, width: int, 
 
     def fill(block: slice) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
-            out[block] = of(np.ascontiguousarray(Z[block], dtype=float))
+            out[block] = of(as_rows(Z[block]))
 
     runner.each(fill, row_blocks(len(Z), width), "extension")
     return out
 
 
 def check_complete(known: Samples, name: str) -> None:
+    if isinstance(known.points, SparseRows):
+        raise ValueError(
+            f"{name!r} combines features, and these are sparse. Pass 'nystrom', 'kernel_ridge', 'geometric_harmonics' "
+            "or 'laplacian_pyramid', which see distances only; or X.toarray() if it fits in memory."
+        )
     missing = np.flatnonzero(np.isnan(known.points).any(axis=1))
     if len(missing):
         raise ValueError(

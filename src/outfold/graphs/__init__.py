@@ -8,9 +8,11 @@
 with r midway between the k-th and the (k+1)-th distance, counting the point itself. ``local=k`` measures
 in local units, d^2 / (sigma(x) sigma_j), sigma the k-th distance: self-tuning with any rule, continuous
 k-NN with a ball. A fitted graph has twin verbs, ``gram()`` and ``cross(Z)``, that give squared distances
-(in local units if asked), dense or as CSR with every kept entry explicit.
+(in local units if asked), dense or as CSR with every kept entry explicit. ``symmetrize`` makes a precomputed directed
+graph symmetric.
 """
 
+from .given import symmetrize
 from .rules import AllPairs, Ball, Mutual, Threshold, Union
 
-__all__ = ["AllPairs", "Ball", "Mutual", "Threshold", "Union"]
+__all__ = ["AllPairs", "Ball", "Mutual", "Threshold", "Union", "symmetrize"]

@@ -15,7 +15,11 @@ from scipy.spatial import cKDTree
 from .._loops import csr
 from .._runtime.threads import row_blocks
 from .._runtime.typing import Array
+from ..data.places import find_copies
+from ..data.sparse_rows import SparseRows
 from ..distances import SearchedDistances
+
+MEAN_ENTRIES_UP_TO = 20_000_000  # entries of the means of components over sparse features
 
 
 @dataclass(frozen=True)
@@ -74,12 +78,15 @@ class Components:
         return values
 
     def at(self, points: Array, measure: Array) -> Components:
-        """Return the components with their means; as they are if a feature is missing somewhere."""
-        if self.count < 3 or not np.isfinite(points).all():  # of two components there is one contrast
+        """Return the components with their means; as they are if a feature is missing, or sparse means are too many."""
+        sparse = isinstance(points, SparseRows)
+        if self.count < 3 or (sparse and self.count * points.shape[1] > MEAN_ENTRIES_UP_TO):
+            return self  # of two components there is one contrast
+        if not (sparse or np.isfinite(points).all()):
             return self
         held = np.bincount(self.labels, weights=measure)
         sums = csr_array((measure, (self.labels, np.arange(len(points)))), shape=(self.count, len(points))) @ points
-        return replace(self, means=sums / held[:, None])
+        return replace(self, means=(sums.toarray() if sparse else sums) / held[:, None])
 
 
 def find(links: Array | csr_array, measure: Array) -> Components:
@@ -124,19 +131,25 @@ def bridges(parts: Components, distances: SearchedDistances) -> Array:
         sizes = np.bincount(labels)
         inside = np.flatnonzero(labels == groups[sizes[groups].argmin()])
         outside = np.flatnonzero(labels != labels[inside[0]])
-        a, b = _closest_pair(distances, inside, outside)
-        ends = [np.flatnonzero(((points == p) | (np.isnan(points) & np.isnan(p))).all(axis=1)) for p in points[[a, b]]]
+        a, b, length = _closest_pair(distances, inside, outside)
+        if not np.isfinite(length):
+            raise ValueError(
+                f"The graph has {parts.describe()}, and no distance between them is stored, so nothing can join them. "
+                "Pass components='largest', or a graph with more neighbours."
+            )
+        ends = [find_copies(points, end) for end in (a, b)]
         found.append(np.array([(i, j) for i in ends[0] for j in ends[1]]))
         labels[inside] = labels[b]
     return np.vstack(found)
 
 
-def _closest_pair(distances: SearchedDistances, inside: Array, outside: Array) -> tuple[int, int]:
+def _closest_pair(distances: SearchedDistances, inside: Array, outside: Array) -> tuple[int, int, float]:
+    """Return the anchors of the shortest pair, and its length."""
     points = distances.anchors
-    if distances.name == "euclidean":
+    if distances.name == "euclidean" and not isinstance(points, SparseRows):
         length, nearest = cKDTree(points[inside]).query(points[outside])
     else:
         blocks = [distances.between(outside[at], inside) for at in row_blocks(len(outside), len(inside))]
         length, nearest = (np.concatenate(c) for c in zip(*((b.min(axis=1), b.argmin(axis=1)) for b in blocks)))
     best = int(length.argmin())
-    return int(inside[nearest[best]]), int(outside[best])
+    return int(inside[nearest[best]]), int(outside[best]), float(length[best])

@@ -12,9 +12,9 @@ from scipy.sparse import csr_array
 from .._loops import csr
 from .._runtime.threads import Threads
 from .._runtime.typing import CACHE, FREE, POSITIVE, Array, Axes
+from ..data.sparse_rows import largest_entries
 from ..distances import LARGEST_ENTRY, MeasuredDistances, SearchedDistances
 from ..neighbors import Lists, Reaches, Search
-from ..neighbors.lists import measure_pairs
 from .bridges import bridge_lengths, find_bridges
 from .pair_statistics import kth, lists_of_mass, midway_radii, table_kth
 from .protocols import Graph
@@ -74,6 +74,9 @@ class DenseGraph(Graph):
 
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)
+
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.distances.sees_nothing(Z)
 
     def _in_local_units(self, squared: Array, own: Array | None) -> Array:
         if self.sigma is not None and own is not None:
@@ -167,9 +170,12 @@ class SparseGraph(Graph):
             kept = np.where(copies > 0, np.minimum(kept, lengths), kept)
         return kept
 
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.distances.sees_nothing(Z)
+
     @staticmethod
     def _beyond(Z: Array) -> Array:
-        beyond: Array = np.abs(Z).max(axis=1) > LARGEST_ENTRY
+        beyond: Array = largest_entries(Z) > LARGEST_ENTRY
         return beyond
 
     def _rows(self, Z: Array, lists: Lists | None, runner: Threads) -> csr_array:
@@ -214,7 +220,7 @@ class SparseGraph(Graph):
         return self.search.group(np.sqrt(reach))
 
     def _measure(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
-        return measure_pairs(self.distances, Z, ptr, index, runner)
+        return Lists(ptr, index, self.distances.listed(Z, ptr, index, runner))
 
     def _as_csr(self, lists: Lists, Z: Array, sigma: Array | None, runner: Threads) -> csr_array:
         across = None if self.bridges is None else find_bridges(self.bridges, lists)

@@ -1,7 +1,9 @@
 """Graphs that the caller gives as a matrix: affinities between nodes, or distances of neighbours.
 
-Of a sparse matrix, an affinity that is not stored is 0, no edge; a distance that is not stored belongs to no pair of
-neighbours, and one that is stored as 0 is a distance of 0. A node is at distance 0 from itself, stored or not.
+Of a sparse matrix, an affinity that is not stored is 0, no edge. A distance that is not stored belongs to no pair of
+neighbours; one that is stored as 0 is a distance of 0. That holds for the diagonal too: a node is its own neighbour if
+its row says so. Then the row of a node is all that is needed to embed it, whether it was in the fit or is new. A sparse
+matrix of distances that stores all pairs, but perhaps the diagonal, is taken for a full matrix.
 
 Neighbour graphs are directed: i may be among the nearest of j, and j not among those of i. ``symmetrize`` makes a
 graph of them by a rule with a name.
@@ -42,6 +44,7 @@ class _Merge(NamedTuple):
 _AFFINITIES = {"mean": _Merge(0.5, 0.5, 0.5), "union": _Merge(0.0, 1.0, 1.0), "mutual": _Merge(1.0, 0.0, 0.0)}
 _DISTANCES = {"mean": _Merge(0.5, 0.5, 1.0), "union": _Merge(1.0, 0.0, 1.0), "mutual": _Merge(0.0, 1.0, 0.0)}
 SYMMETRIZATIONS = tuple(_AFFINITIES)
+SYMMETRIZE = ("auto", *SYMMETRIZATIONS, "error")  # the parameter of estimators
 
 
 def symmetrize(graph: Matrix, rule: str = "mean", *, distances: bool = False) -> Matrix:
@@ -93,14 +96,7 @@ def _merge_dense(W: Array, merge: _Merge) -> Array:
     return merged
 
 
-class Symmetric(NamedTuple):
-    """A symmetric graph, and in words how it came from a directed one; "" if it was symmetric."""
-
-    graph: Array
-    how: str
-
-
-def make_symmetric(graph: Array, rule: str, *, distances: bool) -> Symmetric:
+def make_symmetric(graph: Array, rule: str, *, distances: bool, parameter: str) -> Array:
     """Return a symmetric graph by a rule: "auto", a rule of :func:`symmetrize`, or "error".
 
     "auto": a sparse graph by "mean" (affinities) or "union" (distances), which is what other libraries do. A dense
@@ -116,19 +112,17 @@ def make_symmetric(graph: Array, rule: str, *, distances: bool) -> Symmetric:
     else:
         size, largest = float(np.abs(graph).max()), float(np.abs(graph - graph.T).max())
         merged = graph if largest == 0 else _merge_dense(graph, merge)
-    directed = largest > SYMMETRIC_TO * size
-    if directed and (rule == "error" or (rule == "auto" and not sparse)):
-        what = "distances" if distances else "affinities"
+    if largest > SYMMETRIC_TO * size and (rule == "error" or (rule == "auto" and not sparse)):
         raise ValueError(
-            f"The matrix of {what} is not symmetric: entries (i, j) and (j, i) differ by up to {largest:.3g}. Pass "
-            "symmetrize='mean', 'union' or 'mutual' if the graph is directed."
+            f"{parameter} needs a symmetric matrix; entries (i, j) and (j, i) differ by up to {largest:.3g}. Pass "
+            "(X + X.T) / 2 if that is what you mean, or outfold.graphs.symmetrize(X, rule) if the graph is directed."
         )
-    return Symmetric(merged, f"made symmetric by {chosen}" if directed else "")
+    return merged
 
 
-def with_diagonal(W: SparseRows) -> SparseRows:
-    """Return W with every entry of its diagonal stored: 0 where none was."""
-    n = len(W)
+def with_diagonal(W: Sparse) -> Sparse:
+    """Return W with every entry of its diagonal stored: 0 where none was. Columns must increase within rows."""
+    n = W.shape[0]
     rows = np.repeat(np.arange(n), np.diff(W.indptr))
     stored = np.zeros(n, bool)
     stored[rows[rows == W.indices]] = True
@@ -142,17 +136,28 @@ def with_diagonal(W: SparseRows) -> SparseRows:
     new[ptr[missing] + before[missing]] = True
     columns, values = np.empty(len(new), W.indices.dtype), np.zeros(len(new))
     columns[new], columns[~new], values[~new] = missing, W.indices, W.data
-    return SparseRows((values, columns, ptr.astype(W.indptr.dtype)), shape=W.shape)
+    filled: Sparse = csr_array((values, columns, ptr.astype(W.indptr.dtype)), shape=W.shape)
+    return filled
 
 
-def has_neighbor(W: Array) -> Array:
-    """Return whether each node has an edge to another one: a stored distance, or an affinity above 0."""
-    n = len(W)
-    if isinstance(W, SparseRows):
-        rows = np.repeat(np.arange(n), np.diff(W.indptr))
-        return np.bincount(rows[rows != W.indices], minlength=n) > 0
-    others: Array = (W > 0).sum(axis=1) - (W.diagonal() > 0) > 0
-    return others
+def is_isolated(graph: Array, distances: bool) -> Array:
+    """Return which nodes have no edge: no distance to another node, or no affinity above 0 with any node."""
+    if not isinstance(graph, SparseRows):
+        return np.zeros(len(graph), bool) if distances else has_no_entry(graph, False)
+    rows = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
+    edges = rows != graph.indices if distances else graph.data > 0
+    alone: Array = np.bincount(rows[edges], minlength=len(graph)) == 0
+    return alone
+
+
+def stores_every_pair(graph: Array) -> bool:
+    """Return whether a sparse matrix of distances stores all pairs of different nodes."""
+    assert isinstance(graph, SparseRows)
+    n = len(graph)
+    if graph.nnz < n * (n - 1):
+        return False
+    rows = np.repeat(np.arange(n), np.diff(graph.indptr))
+    return int((rows != graph.indices).sum()) == n * (n - 1)
 
 
 def as_lists(W: SparseRows, runner: Threads) -> Lists:
@@ -165,7 +170,7 @@ def as_lists(W: SparseRows, runner: Threads) -> Lists:
 class GivenStatistics(PairStatistics):
     """Statistics of the edges of a sparse graph: squared distances, or affinities."""
 
-    values: Sparse  # symmetric, with its diagonal
+    values: Sparse  # symmetric
     squares: bool  # whether the values are squared distances
     measure: Array
     runner: Threads
@@ -177,7 +182,8 @@ class GivenStatistics(PairStatistics):
         return float(self.measure.sum())
 
     def radius(self, k: float) -> float:
-        lengths = SparseRows((np.sqrt(self.values.data), self.values.indices, self.values.indptr))
+        shape = self.values.shape
+        lengths = SparseRows((np.sqrt(self.values.data), self.values.indices, self.values.indptr), shape=shape)
         squared = kth(as_lists(lengths, self.runner), self.measure, k + 1)
         return median_length(squared, self.measure)
 
@@ -197,9 +203,9 @@ class GivenEdges(EdgeRule):
     neighbors: ClassVar[int] = 0
 
     def statistics(self, metric: PointMetric, points: Array, measure: Array, runner: Threads) -> GivenStatistics:
-        assert isinstance(points, SparseRows)
-        graph = with_diagonal(points)
-        values = np.square(graph.data) if self.squares else graph.data
+        graph = points
+        assert isinstance(graph, SparseRows)
+        values = np.square(graph.data) if self.squares else graph.data.copy()
         entries: Sparse = csr_array((values, graph.indices, graph.indptr), shape=graph.shape)
         return GivenStatistics(values=entries, squares=self.squares, measure=measure, runner=runner)
 
@@ -263,7 +269,9 @@ def has_no_entry(Z: Array, distances: bool) -> Array:
     if isinstance(Z, SparseRows):
         stored: Array = np.diff(Z.indptr) == 0
         return stored
-    empty: Array = np.zeros(len(Z), bool) if distances else ~(np.asarray(Z) > 0).any(axis=1)
+    if distances:
+        return np.zeros(len(Z), bool)
+    empty: Array = (np.asarray(Z) > 0).sum(axis=1) == 0
     return empty
 
 

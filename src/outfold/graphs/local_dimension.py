@@ -13,6 +13,7 @@ from .._loops import selection
 from .._runtime.threads import Threads
 from .._runtime.typing import Array
 from ..data.places import find_places
+from ..data.sparse_rows import as_rows
 from ..distances import Metric
 from ..neighbors import Lists, Search, build
 from .pair_statistics import even_sample, kth, lists_of_mass
@@ -28,7 +29,7 @@ def dimension_of_points(points: Array, measure: Array, metric: Metric, k: float,
     """
     places = find_places(points)
     if places is not None:
-        points, measure = np.ascontiguousarray(points[places.first]), places.mass(measure)
+        points, measure = as_rows(points[places.first]), places.mass(measure)
     return dimension_by_search(build(metric.fit(points), "auto"), np.minimum(measure, 1.0), k, runner)
 
 

@@ -35,6 +35,7 @@ from scipy.sparse import csr_array
 from .._loops import csr, selection
 from .._runtime.threads import Threads
 from .._runtime.typing import POSITIVE, Array, Axes, Interval
+from ..data.sparse_rows import largest_entries
 from ..data.weights import weighted_quantile
 from ..distances import LARGEST_ENTRY, GivenTable, SearchedDistances, clip_entries
 from ..neighbors import Lists, Search
@@ -136,7 +137,7 @@ class NearestAnchors(Geometry):
         n = len(self.counted)
         count = min(n, math.ceil(self.k))
         lists = self.search.closest(Z, count, runner)
-        if self._whole:
+        if self._whole or self.search.complete():
             return lists
         while count < n and np.add.reduceat(self.counted[lists.index], lists.ptr[:-1]).min() < self.k:
             count = min(n, 2 * count)
@@ -228,7 +229,7 @@ class NearestAnchors(Geometry):
     def look(self, Z: Array) -> NearestSeen:
         """Return the values of ``cross``, and the facts of each row that follow from its neighbours."""
         shared = self.select(Z, Threads(1))
-        out, beyond = self.scale(shared), np.abs(Z).max(axis=1) > LARGEST_ENTRY
+        out, beyond = self.scale(shared), largest_entries(Z) > LARGEST_ENTRY
         if beyond.any():  # rows whose squares overflow have no edges
             keep = ~np.repeat(beyond, np.diff(out.indptr))
             ptr = np.append(0, np.cumsum(np.where(beyond, 0, np.diff(out.indptr))))
@@ -239,6 +240,9 @@ class NearestAnchors(Geometry):
 
     def cross(self, Z: Array) -> csr_array:
         return self.look(Z).values
+
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.distances.sees_nothing(Z)
 
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)

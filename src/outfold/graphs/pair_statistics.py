@@ -12,6 +12,7 @@ from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array
 from ..bandwidths import PairStatistics
 from ..data.places import find_places
+from ..data.sparse_rows import SparseRows
 from ..data.weights import weighted_quantile
 from ..distances import MeasuredDistances, SearchedDistances
 from ..neighbors import Lists, Reaches, Search
@@ -112,7 +113,8 @@ def even_sample(points: Array, most: int) -> Array:
 def line_order(points: Array) -> Array:
     """Return the order of the points along a fixed direction."""
     slope = np.modf(np.sqrt(2 + np.arange(points.shape[1])))[0] + 0.5
-    return np.argsort(np.nan_to_num(points) @ slope, kind="stable")
+    known = points if isinstance(points, SparseRows) else np.nan_to_num(points)
+    return np.argsort(known @ slope, kind="stable")
 
 
 def masses_within(distances: MeasuredDistances, measure: Array, radius: float, runner: Threads) -> Array:
@@ -143,7 +145,7 @@ def lists_of_mass(
     counted = measure if counts is None else counts
     k = min(len(counted), int(np.ceil(mass)))
     lists = search.closest(Z, k, runner, groups)
-    if (counted == 1).all() or search.complete:
+    if (counted == 1).all() or search.complete():
         return lists
     while k < len(counted) and _mass_held(lists.nearest(k), counted).min() < min(mass, counted.sum()) * (1 - 1e-12):
         k = min(len(counted), 2 * k)
@@ -218,6 +220,8 @@ def median_length(squared: Array, measure: Array, counts: Array | None = None) -
 def _pairs(squared: Array, measure: Array) -> tuple[Array, Array]:
     upper = np.triu_indices(len(squared), 1)
     values, weights = squared[upper], (measure[:, None] * measure)[upper]
+    if not np.isfinite(values).all():  # pairs whose distance is not known
+        values, weights = values[known := np.isfinite(values)], weights[known]
     copies = measure * (measure - 1) / 2  # below 0 for a fraction: each row also counts once with itself
     if copies.any():
         values, weights = np.append(values, 0.0), np.append(weights, copies.sum())

@@ -12,7 +12,7 @@ from .._runtime.threads import Threads
 from .._runtime.typing import Array, Interval
 from ..bandwidths import PairStatistics
 from ..data.weights import at_whole_numbers
-from ..distances import Distances, PointMetric
+from ..distances import PointMetric, SearchedDistances
 from ..neighbors import Lists
 from ..neighbors.faiss import NeighborsTransformer
 from .drawing import check_memory, connecting_radius, expect_kind, unit_floor
@@ -98,7 +98,7 @@ class _SparseRule(_Rule):
 
     def statistics(self, metric: PointMetric, points: Array, measure: Array, runner: Threads) -> SearchStatistics:
         distances = metric.fit(points)
-        if not isinstance(distances, Distances):
+        if not isinstance(distances, SearchedDistances):
             raise TypeError("Affinities by a callable have no nearest neighbours to search: keep every pair.")
         return SearchStatistics(
             search=neighbors.build(distances, self.search),

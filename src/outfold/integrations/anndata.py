@@ -6,6 +6,7 @@ from collections.abc import MutableMapping
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.sparse import issparse
 
 from .._runtime.memory import check_fits
 from .._runtime.typing import Array
@@ -53,7 +54,8 @@ def embed(
     use_rep : str
         The entry of ``obsm`` to embed; "X" is ``adata.X``.
     obsp : str, optional
-        The entry of ``obsp`` with affinities between observations, such as "connectivities", to use instead.
+        The entry of ``obsp`` with affinities between observations, such as "connectivities", to use instead. It
+        may be sparse, and stays so.
     key_added : str
         Name of the results in ``uns``, and after ``X_`` in ``obsm``.
     trivial : bool
@@ -103,7 +105,7 @@ def _keep(adata: Cells, method: SpectralEstimator, places: Array, key: str, triv
 
 def _features(adata: Cells, use_rep: str) -> Array:
     if use_rep == "X":
-        return _dense(adata.X, "X")
+        return adata.X if issparse(adata.X) else _dense(adata.X, "X")
     if use_rep not in adata.obsm:
         there = join_names(list(adata.obsm.keys())) or "nothing"
         raise ValueError(f"obsm has no {use_rep!r}; it has {there}. Compute it first, or pass use_rep='X'.")
@@ -114,7 +116,8 @@ def _features(adata: Cells, use_rep: str) -> Array:
 def _affinities(adata: Cells, obsp: str) -> Array:
     if obsp not in adata.obsp:
         raise ValueError(f"obsp has no {obsp!r}; it has {join_names(list(adata.obsp.keys())) or 'nothing'}.")
-    return _dense(adata.obsp[obsp], f"obsp[{obsp!r}]")
+    found: Array = adata.obsp[obsp]
+    return found if issparse(found) else _dense(found, f"obsp[{obsp!r}]")
 
 
 def _dense(values: Any, told: str) -> Array:

@@ -26,7 +26,7 @@ from .._runtime.typing import Array, Data, Seed, Weights
 from ..data import sources, writers
 from ..data.checkpoints import Checkpoint
 from ..data.sources import Collection, InMemory, Source, collection, require_in_memory
-from ..data.sparse_rows import SparseRows, as_rows
+from ..data.sparse_rows import SparseRows, as_rows, dense_rows, largest_entries, like_rows
 from ..data.weights import measure_on
 from ..data.writers import Assignable
 from ..engine import cross_fit
@@ -39,6 +39,7 @@ from ..extensions import Auto, Nystrom
 from ..extensions.calibration import Calibration, SecondOpinion
 from ..extensions.domain import Domain, TrainingSample
 from ..extensions.samples import Extension, Model, Samples
+from ..graphs.given import is_isolated, make_symmetric, stores_every_pair
 from ..landmarks import AllRows
 from ..trust import LEVEL, Judge, RowFacts, Trust
 from . import parameters
@@ -169,6 +170,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         "_way_back": "WayBack; optional",
     }
     _needs_positive = True  # precomputed values must not be negative
+    _takes_graphs = False  # whether a precomputed matrix may be sparse, with edges that are not known
     _refuses_sparse: ClassVar[str] = ""  # why sparse matrices are refused, and what to do; empty: they are taken
 
     def _recipe(self) -> Recipe:
@@ -204,11 +206,14 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
 
     def fit_transform(self, X: Data, y: object = None, sample_weight: Weights = None) -> Array:
         """Fit, then ``transform(X)``."""
-        embedding: Array = self.fit(X, y, sample_weight=sample_weight).transform(X, on_far="keep")
+        self.fit(X, y, sample_weight=sample_weight)
+        graph = self.__dict__.get("_graph")  # X may be a directed graph
+        embedding: Array = self.transform(X if graph is None else graph, on_far="keep")
         return embedding
 
     def _fit(self, X: Data, sample_weight: Weights) -> None:
         recipe = self._recipe()
+        self.__dict__.pop("_graph", None)
         runner = self._runner()
         extension = parameters.extension(self.extension, self._precomputed_parameter())
         self._carriers = extension, parameters.extension(self.inverse, None, name="inverse")
@@ -217,6 +222,11 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         if limits is not None:
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
         measure = measure_on(rows, sample_weight)
+        notes: list[str] = []
+        if (given := self._precomputed_parameter()) is not None and recipe.view.between_rows:
+            if isinstance(rows.array(), SparseRows) or getattr(self, "symmetrize", "auto") not in ("auto", "error"):
+                self._graph = rows.array()
+            measure, notes = _leave_out_isolated(rows.array(), measure, given)
         seed = parameters.seed(self.random_state)
         checkpoint = Checkpoint() if limits is None else limits.checkpoint
         if limits is not None and checkpoint.folder is not None:  # a resumed fit takes the stored `memory`
@@ -226,6 +236,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         self._fitted_recipe = recipe  # `set_params` may change the parameters afterwards
         found = fit_recipe(rows, recipe, measure, np.random.default_rng(seed), runner)
         found = self._extend_fit(found, rows, recipe, extension, runner)
+        if notes:
+            found = replace(found, report=replace(found.report, warnings=(*notes, *found.report.warnings)))
         self._adopt(found, dtype)
         checkpoint.finish()
 
@@ -356,6 +368,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         with writers.open_writer(out, shape, dtype, list(self.get_feature_names_out())) as write:
             bar = self._runner().bar("embedding", len(rows))
             for block, points in rows.blocks(STREAMED_ROWS):
+                points = self._like_fitted(points)
                 embedding, facts = self.model_.look(points, Threads(self.n_jobs))
                 if on_far != "keep":
                     trust = self._judge(points, embedding, facts)
@@ -460,7 +473,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         stored = getattr(self, "_training_sample", None)
         sample = stored
         if stored is None and self._precomputed_parameter() is None:
-            sample = TrainingSample.of(np.asarray(self.landmarks_), self._anchor_measure)
+            sample = TrainingSample.of(self.landmarks_, self._anchor_measure)
         model: Any = self.model_
         view = self._fitted_recipe.view
         through_landmarks = stored is not None and not view.sees_every_row
@@ -482,6 +495,16 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         points: Any = self.landmarks_
         positions = self.model_.embed(points, self._runner())
         return Samples.of(points, positions, self._anchor_measure, self._fitted_recipe.view.feature_metric)
+
+    def _dense_samples(self) -> Samples:
+        """Return the same with an array of features: an inverse transform combines the features of many rows."""
+        found = self._samples()
+        if isinstance(found.points, SparseRows):
+            shape = found.points.shape
+            told = f"inverse_transform: {shape[0]} sparse rows of {shape[1]} features as an array need"
+            check_fits(2 * 8.0 * shape[0] * shape[1], told, "Fit with landmarks=1000, or reduce the features first.")
+            return replace(found, points=dense_rows(found.points))
+        return found
 
     def calibrate(
         self,
@@ -550,7 +573,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
                 "calibrate() has no training rows to hold out: a model with landmarks of Outfold 0.1.0 keeps none. "
                 "Pass X."
             )
-        return TrainingSample(np.asarray(self.landmarks_), self._anchor_measure)
+        return TrainingSample(self.landmarks_, self._anchor_measure)
 
     def _chosen_extension(self) -> Extension:
         """Return the extension in use; for "auto" the one that was chosen."""
@@ -600,14 +623,14 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             raise ValueError(
                 f"{self._precomputed_parameter()}='precomputed' has no features to go back to: fit on features instead."
             )
-        missing: Array = np.isnan(np.asarray(self.landmarks_)).any(axis=1)
+        missing: Array = np.isnan(largest_entries(self.landmarks_))
         if missing.any():
             raise ValueError(
                 f"{missing.sum()} of {len(missing)} points to learn the way back from have NaN among their features. "
                 "Fill them in before fitting."
             )
         if not hasattr(self, "_way_back"):
-            self._way_back = InverseModel.of(self._samples(), self._carriers[1], self._runner())
+            self._way_back = InverseModel.of(self._dense_samples(), self._carriers[1], self._runner())
             ownership.freeze(self._way_back)
         return self._way_back
 
@@ -683,22 +706,50 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         values: Array = validate_data(self, X, reset=reset, ensure_min_samples=2 if reset else 1, **options)
         if issparse(values):
             values = SparseRows.of(values, keep_zeros=given == "metric")
-        if given:
-            _check_square(values, given, self._needs_positive)
-        return values
+        if not given:
+            return values if reset else self._like_fitted(values)
+        return self._check_graph(values, given)
+
+    def _check_graph(self, values: Array, given: str) -> Array:
+        """Return a precomputed matrix, checked and symmetric; sparse only if the method takes graphs."""
+        distances = given == "metric"
+        check_square(values, given, self._needs_positive)
+        if isinstance(values, SparseRows) and (not self._takes_graphs or (distances and stores_every_pair(values))):
+            values = _fill_in(values, type(self).__name__, distances)
+        rule = getattr(self, "symmetrize", "error")
+        return make_symmetric(values, rule, distances=distances, parameter=f"{given}='precomputed'")
+
+    def _like_fitted(self, rows: Array) -> Array:
+        """Return rows of features in the form of the fitted ones: sparse, or an array."""
+        known = getattr(self, "landmarks_", None)  # networks have none, and take arrays only
+        if self._precomputed_parameter() is not None:  # what is not stored is no 0
+            return rows
+        if known is None or isinstance(rows, SparseRows) == isinstance(known, SparseRows):
+            return rows
+        if isinstance(rows, SparseRows):
+            told = f"This model was fitted to an array, and {len(rows)} sparse rows as an array need"
+            check_fits(8.0 * rows.shape[0] * rows.shape[1], told, "Transform fewer rows at a time.")
+        return like_rows(rows, known)
+
+    def _fitted_sparse(self) -> bool:
+        """Whether the rows of a precomputed matrix are those of a sparse graph."""
+        model: Any = self.model_
+        return model.rule.sees_nothing(SparseRows((0, 1))) is not None
 
     def _validate_given_rows(self, X: Data, options: dict[str, Any], given: str) -> Array:
         """Return checked distances or affinities to the anchors; X may hold those to all training rows."""
         values: Array = check_array(X, **options)
         if issparse(values):
             values = SparseRows.of(values, keep_zeros=given == "metric")
+            if not self._fitted_sparse():  # of a full matrix, what is not stored is 0
+                values = values.toarray()
         index: Any = self._columns
         if values.shape[1] == self.n_features_in_ and values.shape[1] != len(index):
             values = values[:, index]
         elif values.shape[1] != len(index):
             validate_data(self, X, reset=False, **options)  # raises with both numbers
         if self._needs_positive:
-            _check_positive(values, given)
+            check_positive(values, given)
         return values
 
     def __sklearn_tags__(self) -> Any:
@@ -710,27 +761,57 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         return tags
 
 
-def _check_positive(X: Array, given: str) -> None:
-    least = float((X.data if isinstance(X, SparseRows) else X).min(initial=0.0))
-    if least < 0:
-        raise ValueError(f"Negative values in data: {given}='precomputed' needs values >= 0, got {least:.3g}.")
+def check_positive(X: Array, given: str) -> None:
+    """Refuse negative values of a precomputed matrix."""
+    values = X.data if isinstance(X, SparseRows) else X
+    if (values < 0).any():
+        raise ValueError(
+            f"Negative values in data: {given}='precomputed' needs values >= 0, got {values.min():.3g} and "
+            f"{int((values < 0).sum())} negative ones."
+        )
 
 
-def _check_square(X: Array, given: str, positive: bool) -> None:
+def check_square(X: Array, given: str, positive: bool) -> None:
+    """Refuse a precomputed matrix that is not square, has negative values, or distances of nodes from themselves."""
     if X.shape[0] != X.shape[1]:
         raise ValueError(
             f"{given}='precomputed' needs a square matrix between the training points, got {X.shape}. Pass "
             "features with another metric, or the n x n matrix."
         )
     if positive:
-        _check_positive(X, given)
-    if not np.allclose(X, X.T, rtol=1e-6, atol=1e-10 * np.abs(X).max()):
-        raise ValueError(
-            f"{given}='precomputed' needs a symmetric matrix; entries differ by up to {np.abs(X - X.T).max():.3g}. "
-            "Pass (X + X.T) / 2 if that is what you mean."
-        )
-    if given == "metric" and np.abs(np.diagonal(X)).max() > 1e-10 * X.max():
+        check_positive(X, given)
+    diagonal = X.diagonal()
+    if given == "metric" and np.abs(diagonal).max() > 1e-10 * X.max():
         raise ValueError(
             f"metric='precomputed' needs zero distance from a point to itself; the diagonal reaches "
-            f"{np.diagonal(X).max():.3g}. Are these affinities? Then pass kernel='precomputed'."
+            f"{diagonal.max():.3g}. Are these affinities? Then pass kernel='precomputed'."
         )
+
+
+def _fill_in(X: SparseRows, method: str, distances: bool) -> Array:
+    """Return a sparse matrix as an array. Raise ValueError if distances are missing."""
+    n = len(X)
+    if distances and not stores_every_pair(X):
+        raise ValueError(
+            f"{method} needs the distance of every pair, and this sparse matrix stores {X.nnz} of {n * n}: what it "
+            "does not store is not known. Isomap, PHATE and DiffusionMaps take distances between neighbours."
+        )
+    check_fits(2 * 8.0 * n * n, f"As an array the sparse matrix of shape {X.shape} needs", "Take fewer rows.")
+    return dense_rows(X)
+
+
+def _leave_out_isolated(graph: Array, measure: Array, given: str) -> tuple[Array, list[str]]:
+    """Return the measure with 0 for nodes without edges, and what to say about them."""
+    alone = np.flatnonzero(is_isolated(graph, given == "metric") & (measure > 0))
+    if not len(alone):
+        return measure, []
+    if len(graph) - len(alone) < 2:
+        raise ValueError(f"The graph has no edges: {given}='precomputed' needs values above 0 between the nodes.")
+    count = f"{len(alone)} nodes have" if len(alone) > 1 else "1 node has"
+    text = (
+        f"{count} no edge (the first is node {alone[0]}), so nothing is known of where it lies. Such nodes were left "
+        "out and embedded at 0, and trust flags them. Drop them, or give them edges."
+    )
+    left = np.array(measure, dtype=float)
+    left[alone] = 0.0
+    return left, [text]

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from .. import graphs
 from .._runtime.typing import FLAG, Options
+from ..graphs.given import SYMMETRIZE
 from ..operators.centred import Centring
 from ..operators.geodesic import Geodesic
 from . import parameters
@@ -32,7 +33,11 @@ class Isomap(SpectralMethod):
         Neighbours of a point beside itself, as in scikit-learn (a ``Union`` counts the point itself); or all
         within a radius. Equal rows count as one. "auto": 10, and all others of fewer than 11 rows.
     metric : name, callable or Metric
-        Any of scikit-learn's; "precomputed": X holds distances.
+        Any of scikit-learn's; "precomputed": X holds distances. A sparse X holds those between neighbours, of which
+        the nearest ``n_neighbors`` are taken.
+    symmetrize : "auto", "mean", "union", "mutual" or "error"
+        How a precomputed matrix that is not symmetric becomes so: :func:`outfold.graphs.symmetrize`. "auto": a sparse
+        one by "union", an edge in either direction; a dense one is refused, as "error" refuses both.
     signed : bool
         Whether to keep the eigenvalues largest in magnitude instead of the largest; as in :class:`ClassicalMDS`.
     landmarks : None, int, float, array or a choice of :mod:`outfold.landmarks`
@@ -56,8 +61,10 @@ class Isomap(SpectralMethod):
     n_neighbors: int | Literal["auto"] | SparseRule = "auto"
     metric: MetricChoice = "euclidean"
     signed: Annotated[bool, FLAG] = False
+    symmetrize: Annotated[str, Options(*SYMMETRIZE)] = "auto"
     components: Annotated[str, Options("warn", "error", "largest", "join"), After("landmarks")] = "warn"
     _solver_names = parameters.CENTRED_SOLVERS
+    _takes_graphs = True
 
     def _eigenproblem(self) -> Geodesic:
         metric, edges, centring = (

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeAlias, get_args, get_o
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 
 from .. import bandwidths, distances, extensions, graphs, kernels, landmarks, neural, solvers
@@ -362,7 +363,8 @@ def landmark_choice(value: LandmarkChoice, auto: Landmarks | None = None) -> Lan
             f"landmarks={value!r} is not known. Valid: None, 'auto', a count, a fraction, an array of points, or a "
             "choice of outfold.landmarks."
         )
-    return landmarks.Points(np.asarray(value, dtype=float))
+    points: Array = value if issparse(value) else np.asarray(value, dtype=float)  # type: ignore[assignment]
+    return landmarks.Points(points)
 
 
 def parse_components(value: Components) -> int | str | tuple[int, ...]:

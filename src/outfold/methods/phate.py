@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from .._runtime.typing import Interval, Options
-from ..engine.fit import Fit
-from ..landmarks import AtMost
+from ..engine.fit import Fit, Recipe
+from ..graphs.given import SYMMETRIZE
+from ..landmarks import AllRows, AtMost
 from ..operators.heat_potential import HeatPotential, Placement
 from . import parameters
 from .declaration import estimator
@@ -45,10 +46,13 @@ class PHATE(SpectralMethod):
     mds : "metric" or "classical"
         Least stress (SMACOF, started from classical scaling), or classical scaling itself.
     landmarks : "auto", None, int, float, array or a choice of :mod:`outfold.landmarks`
-        Diffuse between these points only, through all rows. "auto": every row up to 2000, beyond that 2000; None:
-        every row.
+        Diffuse between these points only, through all rows. "auto": every row up to 2000, beyond that 2000 (every row
+        of precomputed distances, since few neighbours are landmarks); None: every row.
     metric : name, callable or Metric
-        Any of scikit-learn's.
+        Any of scikit-learn's; "precomputed": X holds distances. A sparse X holds those between neighbours.
+    symmetrize : "auto", "mean", "union", "mutual" or "error"
+        How a precomputed matrix that is not symmetric becomes so: :func:`outfold.graphs.symmetrize`. "auto": a sparse
+        one by "union", an edge in either direction; a dense one is refused, as "error" refuses both.
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
         For the eigenvalues of P, which the report shows; coordinates do not depend on it.
 
@@ -76,15 +80,20 @@ class PHATE(SpectralMethod):
     mds: Annotated[str, Options("metric", "classical")] = "metric"
     landmarks: LandmarkChoice = "auto"
     metric: MetricChoice = "euclidean"
+    symmetrize: Annotated[str, Options(*SYMMETRIZE)] = "auto"
+    _takes_graphs = True
     _stored: ClassVar[dict[str, str]] = {"t_": "count", "stress_": "float"}
     _auto_landmarks = AtMost(AUTO_LANDMARKS)
 
+    def _recipe(self) -> Recipe:
+        recipe = super()._recipe()
+        if recipe.view.given and isinstance(self.landmarks, str):
+            return replace(recipe, landmarks=AllRows())
+        return recipe
+
     def _eigenproblem(self) -> HeatPotential:
-        metric = parameters.metric(self.metric)
-        if metric is None:
-            raise ValueError("metric='precomputed': PHATE needs features; DiffusionMaps and Isomap take distances.")
         return HeatPotential(
-            metric=metric,
+            metric=parameters.metric(self.metric),
             neighbours=AUTO_HEAT_NEIGHBORS if isinstance(self.n_neighbors, str) else int(self.n_neighbors),
             fewer=isinstance(self.n_neighbors, str),
             decay=float(self.decay),

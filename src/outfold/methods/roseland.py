@@ -10,14 +10,11 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from scipy.sparse import issparse
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .. import bandwidths, graphs
 from .._runtime.typing import FLAG, Array, Data, Interval, Weights
 from ..data.checkpoints import Checkpoint
-from ..data.sources import require_in_memory
-from ..data.sparse_rows import SparseRows
 from ..distances import Metric, PointMetric
 from ..engine import plan as planning
 from ..engine import update as updating
@@ -30,6 +27,7 @@ from ..operators.given_landmarks import columns_of
 from ..operators.landmark_diffusion import LandmarkDiffusion, LandmarkMarkov
 from ..operators.neighbor_walk import WIDTH
 from . import parameters
+from .base import check_positive
 from .declaration import After, estimator
 from .parameters import Epsilon, LandmarkChoice, MetricChoice, Neighbors
 from .spectral_base import LOCAL_NEIGHBOR, SpectralMethod
@@ -289,14 +287,10 @@ class Roseland(SpectralMethod):
         recipe = super()._recipe()
         return replace(recipe, landmarks=Columns()) if recipe.view.given else recipe
 
-    def _validate(self, X: Data, *, reset: bool) -> Array:
-        """Return the checked rows; a precomputed matrix need not be square."""
-        given = self._precomputed_parameter()
-        if given is None or not reset:
-            return super()._validate(X, reset=reset)
-        options: dict[str, Any] = {"dtype": [np.float64, np.float32], "accept_sparse": "csr", "ensure_min_samples": 2}
-        values: Array = validate_data(self, require_in_memory(X), reset=True, **options)
-        return SparseRows.of(values, keep_zeros=given == "metric") if issparse(values) else values
+    def _check_graph(self, values: Array, given: str) -> Array:
+        """Return a precomputed matrix, rows x landmarks, which need not be square."""
+        check_positive(values, given)
+        return values
 
     def _adopt(self, found: Fit, dtype: np.dtype[Any]) -> None:
         super()._adopt(found, dtype)

@@ -13,9 +13,10 @@ from .. import bandwidths, distances, extensions, graphs, kernels, solvers
 from .._runtime.typing import Array, Interval, Options
 from ..engine.fit import Recipe
 from ..graphs import rules
+from ..graphs.given import SYMMETRIZE
 from ..graphs.protocols import EdgeRule
 from ..landmarks import Enough, Landmarks
-from ..operators.affinity_graph import Affinities
+from ..operators.affinity_graph import BINARY, Affinities
 from ..operators.gaussian_pairs import GaussianPairs
 from ..operators.laplacian import Unnormalized
 from ..operators.low_rank import LowRankDiffusion
@@ -39,8 +40,6 @@ from .parameters import (
 AFFINITY_KERNELS = ("auto", "adaptive", "variable", "gaussian", "self_tuning", "continuous_knn", "precomputed")
 LOCAL_NEIGHBOR = {"self_tuning": 7, "continuous_knn": 7}  # kernels in local units: the neighbour that sets the unit
 IN_LOCAL_UNITS = ("adaptive", "variable")
-
-BINARY = "epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors, else it is all ones."
 
 
 @estimator
@@ -131,7 +130,8 @@ class AffinityMethod(SpectralMethod):
         ``outfold.kernels.Variable(dim=2)`` if its dimension is known. "self_tuning":
         d^2 / (sigma(x) sigma_j), sigma the distance to the 7th neighbour, of the 15 nearest; "continuous_knn":
         edges with d^2 <= delta^2 rho(x) rho_j, all of weight 1 (``n_neighbors=Ball(delta)`` sets delta, an int
-        the neighbour rho is measured to); "precomputed": X holds affinities; a callable k(x, y) returns one.
+        the neighbour rho is measured to); "precomputed": X holds affinities, and
+        of a sparse X what is not stored is no edge; a callable k(x, y) returns one.
     n_neighbors : None, int, "auto" or a rule of :mod:`outfold.graphs`
         Which pairs the kernel keeps. Adaptive and variable: the k nearest of each point; "auto" is 20, or more for
         "variable", at any n. Gaussian: all (None); x and y if either is among the other's k nearest, counting itself
@@ -141,7 +141,10 @@ class AffinityMethod(SpectralMethod):
     threshold : float in (0, 1), optional
         Keep the pairs whose weight reaches it instead.
     metric : name, callable or Metric
-        Any of scikit-learn's; "precomputed": X holds distances.
+        Any of scikit-learn's; "precomputed": X holds distances. A sparse X holds those between neighbours.
+    symmetrize : "auto", "mean", "union", "mutual" or "error"
+        How a precomputed matrix that is not symmetric becomes so: :func:`outfold.graphs.symmetrize`. "auto": a sparse
+        one by "mean" (affinities) or "union" (distances); a dense one is refused, as "error" refuses both.
     components : "warn", "error", "largest" or "join"
         If the graph is disconnected: make contrasts between its components the first coordinates; raise; embed
         the largest and extend to the rest; or join them by the shortest bridges (each with the weight of the longest
@@ -156,7 +159,9 @@ class AffinityMethod(SpectralMethod):
     n_neighbors: Neighbors = "auto"
     threshold: Annotated[float | None, Interval(0, 1, open_low=True)] = None
     metric: MetricChoice = "euclidean"
+    symmetrize: Annotated[str, Options(*SYMMETRIZE)] = "auto"
     components: Annotated[str, Options("warn", "error", "largest", "join"), After("landmarks")] = "warn"
+    _takes_graphs = True
 
     def _over_affinities(self, normalization: Markov | Unnormalized) -> Eigenproblem:
         """Return the eigenproblem of the normalised affinities; with LowRank() that of all rows, by landmarks."""
@@ -293,15 +298,14 @@ class AffinityMethod(SpectralMethod):
                 f"kernel='self_tuning' measures in local units, so epsilon={self.epsilon!r} must be 'auto' (0.5) "
                 "or a number near 1."
             )
-        if kernel == "precomputed" or metric is None:
-            self._refuse_sparse_rule("a precomputed matrix")
         if kernel == "precomputed":
             self._refuse_epsilon("kernel='precomputed'")
             return Stages(metric=None, edges=graphs.AllPairs(), kernel=kernels.Affinity())
-        if metric is None and local:
-            raise ValueError(f"kernel={kernel!r} needs features or a metric to search, not metric='precomputed'.")
-        edges = parameters.edge_rule(self.n_neighbors, self.threshold, kernel, local) if metric else graphs.AllPairs()
-        if isinstance(edges, graphs.AllPairs | graphs.Threshold) and rule == bandwidths.Fixed(math.inf):
+        edges = parameters.edge_rule(self.n_neighbors, self.threshold, kernel, local)
+        if metric is None and isinstance(edges, rules.DenseOrNearest) and local is None:
+            edges = graphs.AllPairs()  # or those that a sparse matrix stores
+        searched = isinstance(edges, graphs.AllPairs) and metric is not None
+        if (searched or isinstance(edges, graphs.Threshold)) and rule == bandwidths.Fixed(math.inf):
             raise ValueError(BINARY)
         chosen = bandwidths.Fixed(math.inf) if kernel == "continuous_knn" else rule
         return Stages(metric=metric, edges=edges, kernel=kernels.Gaussian(chosen, 0.5 if local else None))

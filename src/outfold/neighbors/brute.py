@@ -12,7 +12,7 @@ from .._loops import selection as selection_loops
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array, Axes
 from ..distances import SearchedDistances
-from .lists import Lists, measure_pairs, nearest_first
+from .lists import Lists, sort_rows
 from .search import Reaches, Search
 
 
@@ -65,4 +65,5 @@ class Brute(Search):
         found = list(runner.map(look, row_blocks(len(Z), len(self.distances.anchors)), "neighbours"))
         ptr = np.append(0, np.cumsum(np.concatenate([counts for counts, _ in found])))
         index = np.ascontiguousarray(np.concatenate([columns for _, columns in found]), dtype=np.int64)
-        return (nearest_first if sort else measure_pairs)(self.distances, Z, ptr, index, runner)
+        lists = Lists(ptr, index, self.distances.listed(Z, ptr, index, runner))
+        return sort_rows(lists, runner) if sort else lists

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from .._runtime.threads import available_cores
-from ..distances import GivenNeighbors, SearchedDistances
+from ..distances import GivenNeighbors, SearchedDistances, SparseDistances
 from ..exceptions import OutfoldWarning
 from .brute import Brute
 from .faiss import FaissIndex, NeighborsTransformer, Proposed, TransformerIndex
@@ -27,6 +27,8 @@ def build(distances: SearchedDistances, search: str | NeighborsTransformer) -> S
         raise ValueError(f"search={search!r} is for Euclidean distances, not metric={name!r}. Pass search='auto'.")
     if not isinstance(search, str):
         return Proposed(distances, TransformerIndex(search, distances.anchors))
+    if isinstance(distances, SparseDistances):
+        return _over_sparse_rows(distances, search)
     if search == "tree":
         return Tree(distances)
     if search == "brute":
@@ -47,4 +49,20 @@ def build(distances: SearchedDistances, search: str | NeighborsTransformer) -> S
                 OutfoldWarning,
                 stacklevel=2,
             )
+    return Brute(distances)
+
+
+def _over_sparse_rows(distances: SparseDistances, search: str) -> Search:
+    """Return the search through all pairs: trees and faiss need dense rows."""
+    if search in ("tree", "faiss"):
+        raise ValueError(f"search={search!r} is for dense rows, and these are sparse. Pass search='auto' or 'brute'.")
+    seconds = distances.all_pairs_seconds() / available_cores()
+    if search == "auto" and seconds > SLOW_SECONDS:
+        warnings.warn(
+            f"Searching the neighbours of {len(distances.anchors)} sparse rows exactly will take about {seconds:.0f} "
+            "s. An approximate search is quicker: n_neighbors=outfold.graphs.Union(k, search=PyNNDescentTransformer()) "
+            "of pynndescent; or reduce the features first (sklearn.decomposition.TruncatedSVD).",
+            OutfoldWarning,
+            stacklevel=2,
+        )
     return Brute(distances)

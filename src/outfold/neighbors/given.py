@@ -22,7 +22,6 @@ class GivenLists(Search):
     distances: Annotated[GivenNeighbors, Axes("n d")]
     exact: bool = True
     row_entries: ClassVar[int] = 64
-    complete: ClassVar[bool] = True
 
     def closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None = None) -> Lists:
         if isinstance(Z, SparseRows):
@@ -31,6 +30,9 @@ class GivenLists(Search):
             ptr, index = np.arange(0, Z.size + 1, Z.shape[1]), np.tile(np.arange(Z.shape[1]), len(Z))
             values = np.asarray(Z, dtype=float).ravel()
         return sort_rows(Lists(ptr.astype(np.int64), index.astype(np.int64), np.square(values)), runner)
+
+    def complete(self) -> bool:
+        return True
 
     def within(self, Z: Array, radii: Array, groups: Reaches | None, runner: Threads) -> Lists:
         return self.closest(Z, 0, runner)

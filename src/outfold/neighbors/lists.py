@@ -9,7 +9,7 @@ import numpy as np
 from .._loops import selection as selection_loops
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array
-from ..distances import GivenNeighbors, SearchedDistances
+from ..distances import SearchedDistances
 
 
 @dataclass(frozen=True)
@@ -44,27 +44,6 @@ class Lists:
         return self.select(self.squared <= np.repeat(self.kth(k), np.diff(self.ptr)))
 
 
-def squared_pairs(Z: Array, X: Array, ptr: Array, index: Array, runner: Threads) -> Array:
-    """Return the squared Euclidean distances of the listed pairs, in the order of ``index``."""
-    out = np.empty(len(index))
-    Z, X = (np.ascontiguousarray(A, dtype=float) for A in (Z, X))
-
-    def fill(block: slice) -> None:
-        selection_loops.squared_pairs(Z, X, ptr, index, out, block.start, block.stop)
-
-    runner.run(fill, row_blocks(len(Z), 8 * (1 + len(index) // max(1, len(Z)))))
-    return out
-
-
-def measure_pairs(distances: SearchedDistances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
-    """Return the listed pairs with their squared distances, by any metric."""
-    if isinstance(distances, GivenNeighbors):
-        return Lists(ptr, index, distances.listed(Z, ptr, index))
-    if distances.name == "euclidean":
-        return Lists(ptr, index, squared_pairs(Z, distances.anchors, ptr, index, runner))
-    return Lists(ptr, index, _look_up(distances, Z, ptr, index, runner))
-
-
 def sort_rows(lists: Lists, runner: Threads) -> Lists:
     """Sort each row by increasing distance, in place."""
 
@@ -77,16 +56,4 @@ def sort_rows(lists: Lists, runner: Threads) -> Lists:
 
 def nearest_first(distances: SearchedDistances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
     """Return the listed pairs with their squared distances, each row by increasing distance."""
-    return sort_rows(measure_pairs(distances, Z, ptr, index, runner), runner)
-
-
-def _look_up(distances: SearchedDistances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
-    """Return squared distances of the listed pairs by any metric, computed a block of rows at a time."""
-    rows = np.repeat(np.arange(len(Z)), np.diff(ptr))
-
-    def read(block: slice) -> Array:
-        entries = slice(ptr[block.start], ptr[block.stop])
-        listed: Array = distances.cross(Z[block])[rows[entries] - block.start, index[entries]]
-        return listed
-
-    return np.concatenate(list(runner.map(read, row_blocks(len(Z), len(distances.anchors)), "distances")))
+    return sort_rows(Lists(ptr, index, distances.listed(Z, ptr, index, runner)), runner)

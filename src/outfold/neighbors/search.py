@@ -55,9 +55,8 @@ class Search(Protocol):
         """Return an order of the rows in which close rows are adjacent, if the search has one; else 0, 1, 2, ..."""
         return np.arange(len(Z))
 
-    @property
     def complete(self) -> bool:
-        """Whether ``closest`` returns every anchor that a row can reach, whatever their number."""
+        """Return whether ``closest`` returns every anchor that a row can reach, whatever their number."""
         return False
 
     def of_any_k(self) -> Search:

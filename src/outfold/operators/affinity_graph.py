@@ -14,11 +14,14 @@ from scipy.sparse import csr_array
 
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array
-from ..bandwidths import PairStatistics
+from ..bandwidths import Fixed, PairStatistics
+from ..data.places import count_places
 from ..data.sources import Source
-from ..distances import Given, Metric, PointMetric
+from ..data.sparse_rows import SparseRows, as_rows, few_columns
+from ..distances import Given, GivenMetric, Metric, PointMetric
 from ..graphs import AllPairs, Ball, components, fitted, rules
 from ..graphs.fitted import SparseGraph
+from ..graphs.given import GivenEdges
 from ..graphs.pair_statistics import DenseStatistics, SearchStatistics
 from ..graphs.protocols import EdgeRule, FittedKernel, Graph
 from ..graphs.rules import DenseOrNearest
@@ -33,6 +36,8 @@ from .laplacian import Unnormalized
 from .markov import GraphNormalization, log_mass_without_self
 from .operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, MarkovOperator, Operator, RowRule
 from .problem import BuiltProblem, Eigenproblem, Facts, Scale, Span, magnified_rounding, too_narrow
+
+BINARY = "epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors, else it is all ones."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +79,14 @@ class Affinities(Eigenproblem):
         """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""
         if isinstance(self.edges, DenseOrNearest):
             return self._choose_edges(len(anchors.measure)).build(rows, anchors, measure, needed, runner)
+        if self.given and isinstance(self.edges, AllPairs):
+            if isinstance(anchors.points, SparseRows):
+                return self._over_given_edges().build(rows, anchors, measure, needed, runner)
+            if self.kernel == Gaussian(Fixed(np.inf)):
+                raise ValueError(BINARY)
         if not isinstance(self.edges, AllPairs):
             anchors = along_the_tree(anchors, self.metric)
-        counts = anchors.counts()
+        counts = anchors.counts(self.given)
         rules.check_k(self.edges, anchors.measure if counts is None else counts)
         survey = self._survey(anchors, counts, runner)
         kernel = self.kernel.fit(survey)
@@ -90,7 +100,7 @@ class Affinities(Eigenproblem):
                 return replace(self, components="warn").build(rows, fewer, measure, needed, runner)
             graph = self._join_components(graph, operator, runner)
             graph, operator, rule, reference, degree = self._operator(graph, kernel, anchors, runner)
-        smooth = None if self.given else anchors.points[:, :16]
+        smooth = None if self.given else few_columns(anchors.points)
         return BuiltProblem(
             anchors=anchors,
             operator=replace(operator, runner=runner, smooth=smooth),
@@ -103,6 +113,16 @@ class Affinities(Eigenproblem):
             bandwidth=kernel.bandwidth,
             notes=cut_notes(self.kernel, kernel, graph, runner),
         )
+
+    def _over_given_edges(self) -> Affinities:
+        """Return the same over the edges of a sparse matrix."""
+        assert isinstance(self.edges, AllPairs)
+        if self.edges.local is not None:
+            raise ValueError(
+                f"A kernel in units of neighbour {self.edges.local} over a sparse graph needs n_neighbors: pass a "
+                "number, or leave kernel at 'auto'."
+            )
+        return replace(self, edges=GivenEdges(squares=self.given_distances))
 
     def _choose_edges(self, n: int) -> Affinities:
         return replace(self, edges=self.edges.choose(n), chosen="auto: ")
@@ -118,8 +138,12 @@ class Affinities(Eigenproblem):
             found = self.edges.statistics(self.metric, anchors.points, anchors.measure, runner)
             assert isinstance(found, DenseStatistics | SearchStatistics)
             return replace(found, counts=counts)
+        points = anchors.points[:, given_columns(anchors)]
+        if not isinstance(self.edges, AllPairs):
+            found = self.edges.statistics(GivenMetric(), as_rows(points), anchors.measure, runner)
+            return replace(found, counts=counts) if isinstance(found, SearchStatistics) else found
         given = Given(given_columns(anchors), self.given_distances)
-        squared = given.cross(anchors.points[:, anchors.index])
+        squared = given.cross(points)
         return DenseStatistics(distances=given, squared=squared, measure=anchors.measure, counts=counts)
 
     def _operator(
@@ -155,7 +179,11 @@ class Affinities(Eigenproblem):
                 f"{told}, and it is dense: they are too far apart for epsilon, and no bridge would weigh anything. "
                 "Raise epsilon, or pass n_neighbors with components='join'."
             )
-        assert isinstance(graph, SparseGraph)
+        if not isinstance(graph, SparseGraph):
+            raise ValueError(
+                f"{told}, and nothing says how far they are apart, so nothing can join them. Pass "
+                "components='largest' or 'warn', or a graph with more edges."
+            )
         pairs = components.bridges(operator.parts, graph.distances)
         return fitted.with_bridges(graph, graph.gram(runner), pairs)
 
@@ -225,7 +253,7 @@ def largest_component(anchors: Anchors, operator: Operator, needed: int, given: 
     """Return the anchors of the component with the largest measure."""
     held = np.bincount(operator.parts.labels, weights=anchors.measure)
     found = anchors.at(np.flatnonzero(operator.parts.labels == held.argmax()))
-    distinct = len(found.points) if given else len(np.unique(found.points, axis=0))
+    distinct = len(found.points) if given else count_places(found.points)
     if distinct < needed + 1 or _count_all(found) <= k:
         raise ValueError(
             f"The largest of {operator.parts.count} components holds {len(found.points)} of {operator.size} anchors, "

@@ -8,8 +8,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from .._runtime.typing import Array
+from ..data.sparse_rows import SparseRows, mean_and_deviation
 from ..distances import Metric
 
 MOST_CONCERNS = 3  # that a fit mentions
@@ -72,8 +74,10 @@ class FeatureScales:
         """Measure the features of points, of ``LOOKED_AT`` points at even steps if there are more."""
         every = -(-len(points) // LOOKED_AT)
         points, mass = points[::every], measure[::every] / measure[::every].sum()
-        spread = np.sqrt(mass @ np.square(points - mass @ points))
-        varying = np.flatnonzero(spread > 1e-12 * np.abs(points).max(axis=0))
+        spread = mean_and_deviation(points, mass)[1]
+        largest = abs(points).max(axis=0)
+        largest = largest.toarray().ravel() if issparse(largest) else largest
+        varying = np.flatnonzero(spread > 1e-12 * largest)
         return cls(spread[varying], [repr(names[at]) if names else f"X[:, {at}]" for at in varying])
 
     @property
@@ -112,10 +116,24 @@ def measure_linearity(points: Array, coordinates: Array) -> float:
     More than ``PRINCIPAL`` features are replaced by as many principal components: any map is linear in enough of them.
     """
     every = -(-len(points) // REGRESSED)
-    features, wanted = (part[::every] - part[::every].mean(axis=0) for part in (points, coordinates[:, :2]))
-    if features.shape[1] > PRINCIPAL:
-        u, s, _ = np.linalg.svd(features, full_matrices=False)
-        features = u[:, :PRINCIPAL] * s[:PRINCIPAL]
+    wanted = coordinates[::every, :2] - coordinates[::every, :2].mean(axis=0)
+    if isinstance(points, SparseRows):
+        features = _principal_components(points[::every])
+    else:
+        features = points[::every] - points[::every].mean(axis=0)
+        if features.shape[1] > PRINCIPAL:
+            u, s, _ = np.linalg.svd(features, full_matrices=False)
+            features = u[:, :PRINCIPAL] * s[:PRINCIPAL]
     left = wanted - features @ np.linalg.lstsq(features, wanted, rcond=1e-9)[0]
     total = np.maximum(np.square(wanted).sum(axis=0), np.finfo(float).tiny)
     return float((1 - np.square(left).sum(axis=0) / total).min())
+
+
+def _principal_components(rows: SparseRows) -> Array:
+    """Return the first ``PRINCIPAL`` principal components of sparse rows, from the products between them."""
+    products: Array = (rows @ rows.T).toarray()
+    products -= products.mean(axis=0)
+    products -= products.mean(axis=1)[:, None]
+    values, vectors = np.linalg.eigh(products)
+    kept: Array = vectors[:, -PRINCIPAL:] * np.sqrt(np.maximum(values[-PRINCIPAL:], 0.0))
+    return kept

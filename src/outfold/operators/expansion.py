@@ -25,6 +25,7 @@ import numpy as np
 
 from .._runtime.threads import row_blocks
 from .._runtime.typing import Array
+from ..data.sparse_rows import row_keys
 
 
 @dataclass(frozen=True)
@@ -91,16 +92,16 @@ class SmallEndKernel(Expansion):
 
     def _places(self, X: Array) -> Array:
         """Return the number of the anchor that equals each row, -1 if none does."""
-        at_row = {row.tobytes(): at for at, row in enumerate(np.ascontiguousarray(self.anchors) + 0.0)}
-        return np.array([at_row.get(row.tobytes(), -1) for row in np.ascontiguousarray(X) + 0.0])
+        at_row = {key: at for at, key in enumerate(row_keys(self.anchors))}
+        return np.array([at_row.get(key, -1) for key in row_keys(X)])
 
 
 def number_rows(X: Array, first: Array | None = None) -> Array:
     """Return a number per row, the same for equal rows; with ``first``, numbers of its rows and -1 for others."""
     known: dict[bytes, int] = {}
-    for row in np.ascontiguousarray(X if first is None else first) + 0.0:
-        known.setdefault(row.tobytes(), len(known))
-    return np.array([known.get(row.tobytes(), -1) for row in np.ascontiguousarray(X) + 0.0])
+    for key in row_keys(X if first is None else first):
+        known.setdefault(key, len(known))
+    return np.array([known.get(key, -1) for key in row_keys(X)])
 
 
 def by_blocks(function: Callable[[Array], Array], X: Array, width: int) -> Array:

@@ -26,6 +26,7 @@ from .._runtime.threads import BLOCK_ENTRIES, Threads
 from .._runtime.typing import Array
 from ..bandwidths import Fixed
 from ..data.sources import InMemory, Source
+from ..data.sparse_rows import as_rows
 from ..distances import Distances, Metric
 from ..graphs import AllPairs, Threshold
 from ..graphs.pair_statistics import even_sample, masses_within
@@ -290,7 +291,7 @@ class GaussianPairs(Eigenproblem):
             return self._over_pairs(AllPairs()).cost(case)
         if case.points is None:
             return self._cost_of_sizes(case)
-        points = np.ascontiguousarray(case.points[even_sample(case.points, n)])
+        points = as_rows(case.points[even_sample(case.points, n)])
         survey = self.survey(Anchors(points, None, np.ones(len(points))), Threads())
         ways = survey.ways(case.components)
         way = next(affordable(ways), min(ways, key=lambda way: way.bytes))

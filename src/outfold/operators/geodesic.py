@@ -21,11 +21,13 @@ from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import WHOLE, Array, Axes, Index
 from ..bandwidths import ALL_EQUAL
 from ..data.sources import Source
+from ..data.sparse_rows import SparseRows, all_rows_equal, as_rows, stack_rows
 from ..data.weights import at_whole_numbers
-from ..distances import GivenTable, Metric, SearchedDistances, clip_entries
+from ..distances import GivenNeighbors, GivenTable, Metric, SearchedDistances, clip_entries
 from ..graphs import Ball, Union, components, drawing
 from ..graphs.components import Components
 from ..graphs.fitted import SparseGraph
+from ..graphs.given import with_diagonal
 from ..graphs.pair_statistics import SearchStatistics, lists_of_mass, select_nearest
 from ..graphs.protocols import ValueGeometry
 from ..landmarks import AllRows, Anchors, along_the_tree, given_columns
@@ -113,8 +115,13 @@ class Geodesics(ValueGeometry):
             return lists.index[lists.ptr[:-1]]  # every node is an anchor, in the same order
         return self.search.distances.among(self.at).nearest(Z)
 
-    def arrange(self, Z: Array, runner: Threads) -> Array:
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.search.distances.sees_nothing(Z)
+
+    def arrange(self, Z: Array, runner: Threads) -> Array | None:
         """Return an order in which rows with the same neighbours are adjacent: they read the same table rows."""
+        if self.sees_nothing(Z) is not None:
+            return None
         lists = self.search.closest(clip_entries(Z), 1, runner)
         return np.argsort(lists.index[lists.ptr[:-1]], kind="stable")
 
@@ -170,7 +177,7 @@ class Geodesic(Eigenproblem):
         if anchors.index is None:  # landmarks that are not training rows become nodes
             count = len(anchors.points)
             index = np.append(members, np.full(count, NO_ROW))
-            points = np.concatenate([nodes.points, anchors.points])
+            points = stack_rows([nodes.points, anchors.points])
             nodes = Anchors(points, index, np.append(nodes.measure, np.ones(count)))
             weights = np.append(weights, anchors.measure)
         else:
@@ -184,16 +191,23 @@ class Geodesic(Eigenproblem):
     def _build(
         self, nodes: Anchors, at: Array, weights: Array, foreign: bool, needed: int, runner: Threads
     ) -> BuiltProblem:
-        counts = nodes.counts()
+        counts = nodes.counts(self.given)
         n = at_whole_numbers(float, float((nodes.measure if counts is None else counts).sum()))
-        if (nodes.points == nodes.points[0]).all():
+        if not (self.given and isinstance(nodes.points, SparseRows)) and all_rows_equal(nodes.points):
             raise ValueError(ALL_EQUAL)
         if self.fewer and isinstance(self.edges, Union) and 2 <= n < self.edges.k:
             fewer = replace(self, edges=replace(self.edges, k=int(n)))
             return fewer._build(nodes, at, weights, foreign, needed, runner).of_few(self.edges.k - 1)
         self._check_sizes(n, len(nodes.measure), at)
         distances: SearchedDistances
-        distances = GivenTable(nodes.points[:, nodes.index]) if self.metric is None else self.metric.fit(nodes.points)
+        if self.metric is not None:
+            distances = self.metric.fit(nodes.points)
+        else:
+            table = as_rows(nodes.points[:, nodes.index])
+            if isinstance(table, SparseRows):  # a node is on the path from itself, whether its row says so or not
+                distances = GivenNeighbors(SparseRows(with_diagonal(table)))
+            else:
+                distances = GivenTable(table)
         search = neighbors.build(distances, self.edges.search)
         graph: SparseGraph = self.edges.draw(
             SearchStatistics(search=search, measure=nodes.measure, runner=runner, counts=counts), None, runner
@@ -261,7 +275,7 @@ class Geodesic(Eigenproblem):
         inside = parts.labels == 0
         kept = np.flatnonzero(inside[at])
         enough = self.edges.k if not (isinstance(self.edges, Ball) or self.fewer) else 0
-        counts = nodes.counts()
+        counts = nodes.counts(self.given)
         if len(kept) < needed + 1 or (nodes.measure if counts is None else counts)[inside].sum() <= enough:
             raise ValueError(
                 f"The largest of {parts.count} components holds {len(kept)} of {len(at)} anchors: too few to embed. "

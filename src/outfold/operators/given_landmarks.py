@@ -82,6 +82,8 @@ class GivenLandmarks(Geometry):
         return nearest_entry(self._of_landmarks(Z), self.squares)
 
     def sees_nothing(self, Z: Array) -> Array:
+        if not len(Z):
+            return np.zeros(0, bool)
         return has_no_entry(self._of_landmarks(Z), self.squares)
 
 

@@ -26,11 +26,12 @@ from scipy.sparse import csr_array
 from .._runtime.memory import check_fits
 from .._runtime.threads import Threads, block_rows, row_blocks
 from .._runtime.typing import POSITIVE, Array, Axes, Interval, Matrix
-from ..data.sources import Source
-from ..distances import Distances, Metric
+from ..data.sources import InMemory, Source
+from ..data.sparse_rows import SparseRows, as_rows
+from ..distances import GivenNeighbors, GivenTable, Metric, SearchedDistances
 from ..graphs.drawing import unit_floor
 from ..graphs.pair_statistics import table_kth
-from ..landmarks import Anchors, holds_every_row
+from ..landmarks import Anchors, given_columns, holds_every_row
 from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
 from . import _smacof, spectrum
 from ._smacof import Layout
@@ -66,7 +67,7 @@ class Seen:
 class Decay:
     """The alpha-decaying kernel to the anchors."""
 
-    distances: Annotated[Distances, Axes("n d")]
+    distances: Annotated[SearchedDistances, Axes("n d")]
     neighbours: Annotated[int, Interval(0, "n")]
     decay: Annotated[float, POSITIVE]
     units: Annotated[Array, Axes("n"), POSITIVE]  # sigma^2 of the anchors
@@ -75,14 +76,14 @@ class Decay:
 
     @classmethod
     def of(
-        cls, distances: Distances, neighbours: int, decay: float, runner: Threads, counts: Array | None = None
+        cls, distances: SearchedDistances, neighbours: int, decay: float, runner: Threads, counts: Array | None = None
     ) -> Decay:
         """Return the kernel with sigma of the anchors from their distances to each other."""
         anchors = distances.anchors
         units, ones = np.empty(len(anchors)), np.ones(len(anchors))
 
         def look(block: slice) -> None:
-            units[block] = table_kth(distances.cross(anchors[block]), ones, neighbours + 1, counts)
+            units[block] = _kth_known(distances.cross(anchors[block]), ones, neighbours + 1, counts)
 
         runner.each(look, row_blocks(len(anchors), WIDE * len(anchors)), "neighbours")
         least = unit_floor(np.sqrt(units), counts) ** 2  # a floor for nearly equal points
@@ -100,10 +101,13 @@ class Decay:
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)
 
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.distances.sees_nothing(Z)
+
     def look(self, Z: Array) -> Seen:
         """Return the affinities of each row of Z to the anchors, without negligible ones; at least one for each row."""
         squared = self.distances.cross(Z)
-        own = table_kth(squared, np.ones(len(self.units)), self.neighbours + 1, self.counts)
+        own = _kth_known(squared, np.ones(len(self.units)), self.neighbours + 1, self.counts)
         own = np.clip(own, self.least, self.units.max())
         half = self.decay / 2
         with np.errstate(over="ignore", invalid="ignore"):
@@ -124,6 +128,14 @@ class Decay:
             log_weight = np.logaddexp(-((kept / own[rows]) ** half), -((kept / self.units[index]) ** half)) - np.log(2)
         ptr = np.append(0, np.cumsum(mask.sum(axis=1)))
         return _cut(Seen(ptr=ptr, index=index, log_weight=log_weight, squared=kept, beyond=beyond))
+
+
+def _kth_known(squared: Array, measure: Array, mass: float, counts: Array | None) -> Array:
+    """Return the squared distance to neighbour ``mass`` of each row; of rows with fewer neighbours, to the last one."""
+    found = table_kth(squared, measure, mass, counts)
+    few = np.flatnonzero(~np.isfinite(found))
+    found[few] = np.where(np.isfinite(squared[few]), squared[few], 0.0).max(axis=1)
+    return found
 
 
 def _cut(seen: Seen) -> Seen:
@@ -150,6 +162,9 @@ class DecayRule(RowRule):
 
     def nearest(self, Z: Array) -> Array:
         return self.geometry.nearest(Z)
+
+    def sees_nothing(self, Z: Array) -> Array | None:
+        return self.geometry.sees_nothing(Z)
 
     def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
         seen = self.geometry.look(Z)
@@ -227,7 +242,7 @@ class LandmarkWalk:
         return reduce(WalkSums.join, (self.block(points[b], measure[b], start + b.start) for b in blocks))
 
     def block(self, points: Array, measure: Array, start: int) -> WalkSums:
-        seen = self.geometry.look(np.ascontiguousarray(points, dtype=float))
+        seen = self.geometry.look(as_rows(points))
         K = csr_array((np.exp(seen.log_weight), seen.index, seen.ptr), shape=(len(points), len(self.geometry.units)))
         K.data *= np.sqrt(measure / np.maximum(K.sum(axis=1), TINY))[seen.rows()]  # K 1 may underflow
         log_mass = log_support(seen, self.geometry.units, np.ones(len(seen.index)))
@@ -241,7 +256,7 @@ class LandmarkWalk:
 class HeatPotential(Eigenproblem):
     """PHATE."""
 
-    metric: Metric
+    metric: Metric | None  # None: distances are precomputed
     neighbours: int
     decay: float
     t: int | None  # diffusion time; None: the knee of the entropy
@@ -250,15 +265,19 @@ class HeatPotential(Eigenproblem):
     fewer: bool = False  # of few points take fewer neighbours, instead of raising
 
     @property
+    def given(self) -> bool:
+        return self.metric is None
+
+    @property
     def merges_copies(self) -> bool:
         return True
 
     @property
     def streams(self) -> bool:
-        return True
+        return not self.given
 
     @property
-    def feature_metric(self) -> Metric:
+    def feature_metric(self) -> Metric | None:
         return self.metric
 
     def describe(self) -> str:
@@ -267,7 +286,7 @@ class HeatPotential(Eigenproblem):
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         n = len(anchors.points)
         check_tables(n)
-        counts = anchors.counts()
+        counts = anchors.counts(self.given)
         counted = n if counts is None else float(counts.sum())
         if self.fewer and self.neighbours >= counted > 1:
             fewer = replace(self, neighbours=int(np.ceil(counted)) - 1)
@@ -278,7 +297,9 @@ class HeatPotential(Eigenproblem):
                 + ("" if counts is None else " (weights below 1 count as their fraction)")
                 + (". Lower it." if n == len(measure) else ". Lower it, or raise landmarks.")
             )
-        geometry = Decay.of(self.metric.fit(anchors.points), self.neighbours, self.decay, runner, counts)
+        geometry = Decay.of(self._distances(anchors), self.neighbours, self.decay, runner, counts)
+        if self.given:
+            rows = InMemory(as_rows(rows.array()[:, given_columns(anchors)]))
         if holds_every_row(anchors, measure):
             A, reference, degree = self._among(geometry, anchors.measure, runner)
         else:
@@ -295,10 +316,17 @@ class HeatPotential(Eigenproblem):
             normalization=Scaled(found.placed.places),
             rule=DecayRule(geometry, operator.measure),
             reference=reference,
+            columns=anchors.index if self.given else None,
             edges=self.describe(),
             degree=degree,
             gathered=found,
         )
+
+    def _distances(self, anchors: Anchors) -> SearchedDistances:
+        if self.metric is not None:
+            return self.metric.fit(anchors.points)
+        table = as_rows(anchors.points[:, given_columns(anchors)])
+        return GivenNeighbors(table) if isinstance(table, SparseRows) else GivenTable(table)
 
     def _among(self, geometry: Decay, measure: Array, runner: Threads) -> tuple[csr_array, Reference, float]:
         """Return K between the anchors, the reference of their support, and the mean number of entries in a row."""

@@ -42,7 +42,7 @@ from .._runtime.typing import FREE, WHOLE, Array, Axes, Index, Matrix
 from ..bandwidths import Bandwidth, Fixed, Neighbor
 from ..data.checkpoints import Checkpoint
 from ..data.sources import InMemory, Source
-from ..data.sparse_rows import SparseRows
+from ..data.sparse_rows import SparseRows, few_columns
 from ..distances import Metric, PointMetric
 from ..graphs import AllPairs, Ball, Mutual, Threshold, Union
 from ..graphs.fitted import DenseGraph, SparseGraph
@@ -181,7 +181,7 @@ class LandmarkDiffusion(Eigenproblem):
                 low=passes.low,
                 index=anchors.index,
             )
-        smooth = None if self.given else anchors.points[:, :16]
+        smooth = None if self.given else few_columns(anchors.points)
         operator = replace(passes.operator(G, seen, omega, pace), runner=runner, smooth=smooth)
         return BuiltProblem(
             anchors=anchors,

@@ -32,7 +32,6 @@ from ..graphs.nearest import NearestAnchors
 from ..graphs.pair_statistics import even_sample
 from ..graphs.protocols import FittedKernel, Geometry
 from ..neighbors import Lists, Search
-from ..neighbors.lists import measure_pairs
 from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
 from .given_landmarks import GivenLandmarks
 from .operator import MarkovOperator, add_to_diagonal, links, scale_both_sides
@@ -507,7 +506,7 @@ class NearPasses(Passes):
         return NeighborLists(order=order, ptr=ptr, index=index[:total], distances=self.geometry.distances, units=units)
 
     def _lists(self, points: Array, kept: NeighborLists) -> Lists:
-        return measure_pairs(self.geometry.distances, points, kept.ptr, kept.index, self.runner)
+        return Lists(kept.ptr, kept.index, self.geometry.distances.listed(points, kept.ptr, kept.index, self.runner))
 
     def _weights(self, lists: Lists) -> Array:
         """Return the weights of the entries, in place of their squared distances."""

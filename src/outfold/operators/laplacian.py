@@ -9,6 +9,7 @@ import numpy as np
 
 from .._runtime.typing import Array, Axes, Matrix
 from ..graphs import components
+from ..graphs.given import with_diagonal
 from ..graphs.protocols import FittedKernel, Geometry
 from ..trust import Isolation
 from .expansion import EigenPairs, Expansion, SmallEndKernel, by_blocks, number_rows
@@ -77,6 +78,7 @@ class Unnormalized(GraphNormalization):
 
     def fit(self, W: Matrix, measure: Array) -> LaplacianOperator:
         """Return the operator; W becomes the symmetric conjugate of -L, in place."""
+        W = W if isinstance(W, np.ndarray) else with_diagonal(W)
         d = W @ measure
         scale_both_sides(W, np.sqrt(measure))
         stationary = measure / measure.sum()

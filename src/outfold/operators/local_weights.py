@@ -21,6 +21,7 @@ from .._loops import barycentric as barycentric_loops
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import POSITIVE, Array, Axes, Interval, Matrix
 from ..data.sources import Source
+from ..data.sparse_rows import SparseRows, stack_rows
 from ..distances import Metric, clip_entries
 from ..exceptions import OutfoldWarning
 from ..graphs import components
@@ -72,6 +73,9 @@ class BarycentricRule(RowRule):
 def weights(Z: Array, anchors: Array, lists: Lists, reg: float, trace: bool, runner: Threads) -> csr_array:
     """Return the reconstruction weights of each row of Z, with a ridge by the trace (``trace``) or by the diagonal."""
     out = np.empty(len(lists.index))
+    if isinstance(anchors, SparseRows):
+        _fill_sparse(Z, anchors, lists, reg, trace, out)
+        return csr_array((out, lists.index, lists.ptr), shape=(len(Z), len(anchors)))
     Z, anchors = (np.ascontiguousarray(A, dtype=float) for A in (Z, anchors))
 
     def fill(block: slice) -> None:
@@ -79,6 +83,20 @@ def weights(Z: Array, anchors: Array, lists: Lists, reg: float, trace: bool, run
 
     runner.run(fill, row_blocks(len(Z), 64 * (1 + Z.shape[1] // 8)))
     return csr_array((out, lists.index, lists.ptr), shape=(len(Z), len(anchors)))
+
+
+def _fill_sparse(Z: Array, anchors: Array, lists: Lists, reg: float, trace: bool, out: Array) -> None:
+    """Write the weights of sparse rows: a row and its neighbours as an array of the features that they store."""
+    for i in range(len(Z)):
+        index = lists.index[lists.ptr[i] : lists.ptr[i + 1]]
+        group = stack_rows([Z[[i]], anchors[index]])
+        assert isinstance(group, SparseRows)
+        used, column = np.unique(group.indices, return_inverse=True)
+        table = np.zeros((len(group), max(1, len(used))))
+        table[np.repeat(np.arange(len(group)), np.diff(group.indptr)), column] = group.data
+        ptr, neighbors_of = np.array([0, len(index)]), np.arange(len(index))
+        part = out[lists.ptr[i] : lists.ptr[i + 1]]
+        barycentric_loops.barycentric(table[:1], table[1:], ptr, neighbors_of, reg, trace, part, 0, 1)
 
 
 def weights_of_anchors(

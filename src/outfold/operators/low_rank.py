@@ -26,6 +26,7 @@ from .._loops.elementwise import exponential
 from .._runtime.threads import BLOCK_ENTRIES, Threads, row_blocks
 from .._runtime.typing import Array, Axes, Matrix
 from ..data.sources import Answer, Source
+from ..data.sparse_rows import as_rows
 from ..distances import Metric, PointMetric
 from ..graphs import AllPairs, components
 from ..graphs.fitted import DenseGraph
@@ -376,7 +377,7 @@ class LowRankPasses:
         return (G + G.T) / 2, log_mass, good
 
     def _affinities(self, block: slice) -> Array:
-        return self.kernel.affinity(self.geometry.cross(np.ascontiguousarray(self.X[block])))
+        return self.kernel.affinity(self.geometry.cross(as_rows(self.X[block])))
 
     def _walk(self, look: Callable[[slice], Answer], title: str, width: int | None = None) -> Iterator[Answer]:
         return self.runner.map(look, row_blocks(len(self.X), width or self.geometry.row_entries), title)

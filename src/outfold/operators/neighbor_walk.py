@@ -27,8 +27,9 @@ from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array, Axes, Interval, Sparse
 from ..bandwidths import ALL_EQUAL, Bandwidth
 from ..data.sources import InMemory, Source
+from ..data.sparse_rows import SparseRows, as_rows, few_columns
 from ..data.weights import at_whole_numbers
-from ..distances import GivenTable, Metric, SearchedDistances
+from ..distances import GivenNeighbors, GivenTable, Metric, SearchedDistances
 from ..graphs import components
 from ..graphs.bridges import bridge_lengths
 from ..graphs.local_dimension import dimension_of_lists
@@ -86,7 +87,7 @@ class WalkRule(MarkovRule):
     def markov_chain(self) -> MarkovChain:
         anchors = self.geometry.anchors
         blocks = row_blocks(len(anchors), self.row_entries)
-        p = csr_array(vstack([self.rows(np.ascontiguousarray(anchors[block])).weights for block in blocks]))
+        p = csr_array(vstack([self.rows(as_rows(anchors[block])).weights for block in blocks]))
         assert self.stationary is not None
         values = p.data * np.repeat(self.own_stationary, np.diff(p.indptr)) / self.stationary[p.indices]
         back = csr_array((values, p.indices, p.indptr), shape=p.shape).T.tocsr()
@@ -180,7 +181,7 @@ class NeighborWalk(Eigenproblem):
         geometry, shared, reference = NearestAnchors.fit(
             search, anchors.measure, k, local, runner, epsilon=self.epsilon, tapers=self.tapers
         )
-        if holds_every_row(anchors, measure):
+        if holds_every_row(anchors, measure) and not search.complete():
             geometry = geometry.with_isolation(shared, anchors.measure)
         measured = geometry.scale(shared)
         if dimension is None:
@@ -197,7 +198,7 @@ class NeighborWalk(Eigenproblem):
             geometry = replace(geometry, bridges=bridge_lengths(measured, pairs))
             measured = geometry.cross(geometry.anchors)
             built = self._normalize(geometry, kernel, measured, shared, anchors.measure, runner)
-        smooth = None if self.given else anchors.points[:, :16]
+        smooth = None if self.given else few_columns(anchors.points)
         return BuiltProblem(
             anchors=anchors,
             operator=replace(built.operator, runner=runner, smooth=smooth),
@@ -235,10 +236,10 @@ class NeighborWalk(Eigenproblem):
     def _distances(self, anchors: Anchors) -> SearchedDistances:
         if self.metric is not None:
             return self.metric.fit(anchors.points)
-        table = np.asarray(anchors.points[:, given_columns(anchors)], dtype=float)
-        if not table.any():
+        table = as_rows(anchors.points[:, given_columns(anchors)])
+        if not (table.data if isinstance(table, SparseRows) else table).any():
             raise ValueError(ALL_EQUAL)
-        return GivenTable(table)
+        return GivenNeighbors(table) if isinstance(table, SparseRows) else GivenTable(table)
 
     def _counts(self, search: neighbors.Search, measure: Array, runner: Threads) -> tuple[float, float, float | None]:
         """Return the number of neighbours, the number that sets the local scale, and the dimension if it is needed."""

@@ -14,9 +14,10 @@ from .._runtime.typing import Array, Sparse
 from ..bandwidths import NO_BANDWIDTH, Bandwidth
 from ..data.checkpoints import Checkpoint
 from ..data.sources import Source
+from ..data.sparse_rows import as_rows
 from ..graphs.nearest import NearestAnchors
 from ..landmarks import Anchors
-from ..neighbors.lists import measure_pairs
+from ..neighbors.lists import Lists
 from ..trust import Reference
 from .concerns import Concern, Importance, depends_on_scales
 from .costs import Case, Cost
@@ -148,7 +149,7 @@ class Eigenproblem:
         points, metric = anchors.points, self.feature_metric
         assert metric is not None
         some = np.linspace(0, len(points) - 1, min(len(points), 100)).astype(int)
-        squared = metric.fit(points).cross(np.ascontiguousarray(points[some]))
+        squared = metric.fit(points).cross(as_rows(points[some]))
         tenth = min(10, len(points) - 1)
         return float(np.median(np.partition(squared, tenth, axis=1)[:, tenth]))
 
@@ -254,7 +255,7 @@ class NeighborLists:
             shape = (len(points), len(self.distances.anchors))
             known: Sparse = csr_array((self.values[entries].copy(), index, ptr), shape=shape)
             return known
-        lists = measure_pairs(self.distances, points, ptr, index, Threads(1))
+        lists = Lists(ptr, index, self.distances.listed(points, ptr, index, Threads(1)))
         if self.units is not None:
             scaled: Sparse = self.units.scale(self.units.share(lists))
             return scaled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._runtime.typing import Array
+from ..data.sparse_rows import SparseRows, mean_and_deviation, sum_entries
 
 
 def orient(functions: Array, measure: Array, features: Array | None) -> Array:
@@ -32,19 +33,24 @@ def _probes(n: int, measure: Array, features: Array | None) -> Array:
         rows = np.arange(1, n + 1)[:, None]
         result: Array = np.sin(rows * golden * np.array([1.0, 2.0, 3.0]) + 0.5)
         return result
-    missing = np.isnan(features)
-    if missing.any():  # a metric that accepts NaN: replace NaN by the mean of the feature
-        present = np.maximum(measure @ ~missing, np.finfo(float).tiny)
-        features = np.where(missing, measure @ np.where(missing, 0.0, features) / present, features)
-    centred = features - measure @ features
-    scale = np.sqrt((measure @ centred**2).sum())
-    scaled = centred / (scale if scale > 0 else 1.0)
+    if not isinstance(features, SparseRows):
+        missing = np.isnan(features)
+        if missing.any():  # a metric that accepts NaN: replace NaN by the mean of the feature
+            present = np.maximum(measure @ ~missing, np.finfo(float).tiny)
+            features = np.where(missing, measure @ np.where(missing, 0.0, features) / present, features)
+    mean, deviation = mean_and_deviation(features, measure)
+    scale = float(np.linalg.norm(deviation)) or 1.0
     f = np.arange(1, features.shape[1] + 1)
     out = np.empty((n, 3))
     for k in range(3):
         speed = 1 + (f * golden * (k + 1)) % 1.0 + k
         phase = 2 * np.pi * ((f * 0.7548776662466927 + k / 3) % 1.0)
-        out[:, k] = np.sin(scaled * speed + phase).mean(axis=1)
+        if isinstance(features, SparseRows):
+            at, absent = features.indices, np.sin(-mean / scale * speed + phase)
+            entries = np.sin((features.data - mean[at]) / scale * speed[at] + phase[at]) - absent[at]
+            out[:, k] = (sum_entries(features, entries) + absent.sum()) / len(f)
+        else:
+            out[:, k] = np.sin((features - mean) / scale * speed + phase).mean(axis=1)
     out -= measure @ out
     spread = np.sqrt(measure @ out**2)
     return out / np.where(spread > 0, spread, 1.0)

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._runtime.registry import ESTIMATORS, stored_class, stored_name, stored_names
 from .._version import __version__
+from ..data.sparse_rows import SparseRows
 from ..exceptions import ModelFileError, OutfoldWarning
 from ..extensions import Auto
 from ..extensions.samples import Extension, Model
@@ -31,7 +32,7 @@ from .schema import Wrong
 
 FORMAT = 1
 
-NOT_KEPT = ("_witness", "_compared", "_sealed")  # never stored: built again on first use
+NOT_KEPT = ("_witness", "_compared", "_sealed", "_graph")  # never stored
 LARGE_PARAMETERS = ("landmarks", "target")  # parameters that may be as large as the data
 SIZES = ("n_features_in_", "_n_features_out", "report_")  # read first: they fix the shapes that arrays must have
 
@@ -441,8 +442,11 @@ def _is_landmarks(value: Any, letters: dict[str, int]) -> bool:
     """Whether a value is an array of points or, for a precomputed matrix, of row numbers."""
     if letters["given"]:
         return isinstance(value, np.ndarray) and value.dtype.kind == "i" and value.shape == (letters["a"],)
-    if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.shape != (letters["a"], letters["d"]):
+    known = isinstance(value, np.ndarray | SparseRows)
+    if not known or value.dtype.kind != "f" or value.shape != (letters["a"], letters["d"]):
         return False
+    if isinstance(value, SparseRows):
+        return bool(np.isfinite(value.data).all())
     return not (np.isinf(value).any() if letters["nan"] else not np.isfinite(value).all())
 
 

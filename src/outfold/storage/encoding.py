@@ -3,6 +3,7 @@
 A tree is null, a truth value, a number, a text, or a dictionary that says what it is:
 
     {"float": "inf"}   {"array": name, "order": "F"}   {"names": texts}   {"csr": [arrays], "shape": [rows, columns]}
+    {"rows": [arrays], "shape": [rows, columns]}: sparse rows of data
     {"list": [trees]}   {"tuple": [trees]}   {"dict": [[key, tree], ...]}   {"path": text}
     {"class": name, "fields": {name: tree}}   {"estimator": name, "params": {...}, "state": {...}}
 
@@ -21,6 +22,7 @@ from sklearn.base import BaseEstimator
 
 from .._runtime.registry import ESTIMATORS, stored_class, stored_name, stored_names
 from ..data.checkpoints import Checkpoint
+from ..data.sparse_rows import SparseRows
 from ..neighbors import faiss
 from . import container as storage_container
 from . import schema
@@ -70,8 +72,9 @@ class Writer:
         if isinstance(value, np.ndarray):
             return self._array(value, path)
         if isinstance(value, csr_array):
+            kind = "rows" if isinstance(value, SparseRows) else "csr"
             parts = [self._array(getattr(value, part), f"{path}.{part}") for part in ("data", "indices", "indptr")]
-            return {"csr": parts, "shape": [int(v) for v in value.shape]}
+            return {kind: parts, "shape": [int(v) for v in value.shape]}
         if isinstance(value, list | tuple | range | dict):
             return self._several(value, path)
         return self._object(value, path)
@@ -182,8 +185,8 @@ class Reader:
     def _plain(self, tree: dict[str, Any], path: str, depth: int) -> Any:
         kind = next(iter(tree), "")
         inside: Any = tree.get(kind)
-        allowed = {"array": {"array", "order"}, "csr": {"csr", "shape"}, "checkpoint": {"checkpoint", "seconds"}}
-        if kind not in PLAIN_KINDS or not tree.keys() <= allowed.get(kind, {kind}):
+        beside = {"array": "order", "csr": "shape", "rows": "shape", "checkpoint": "seconds"}
+        if kind not in PLAIN_KINDS or not tree.keys() <= {kind, beside.get(kind, kind)}:
             raise Wrong(f"{path} holds {str(list(tree))[:80]}, which is nothing known")
         if kind == "float":
             return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[inside]
@@ -194,7 +197,9 @@ class Reader:
             names.flags.writeable = False
             return names
         if kind == "csr":
-            return self._csr(tree, path, depth)
+            return self._csr(tree["csr"], tree["shape"], path)
+        if kind == "rows":
+            return self._rows(tree, path)
         if kind == "path":
             return Path(_text(inside, path))
         if kind == "checkpoint":
@@ -240,9 +245,17 @@ class Reader:
             return array.astype(np.uint8, casting="safe", copy=False).tobytes().decode().split("\0")
         return [_text(entry, path) for entry in tree]
 
-    def _csr(self, tree: dict[str, Any], path: str, depth: int) -> Any:
-        data, indices, indptr = (self._array(part) for part in tree["csr"])
-        rows, columns = tree["shape"]
+    def _rows(self, tree: dict[str, Any], path: str) -> SparseRows:
+        found = self._csr(tree["rows"], tree["shape"], path)
+        steps = np.diff(found.indices.astype(np.int64))
+        steps[found.indptr[1:-1][(found.indptr[1:-1] > 0) & (found.indptr[1:-1] < found.nnz)] - 1] = 1  # a new row
+        if found.data.dtype != np.float64 or not (steps > 0).all():
+            raise Wrong(f"{path} has rows whose columns do not increase")
+        return SparseRows((found.data, found.indices, found.indptr), shape=found.shape)
+
+    def _csr(self, parts: Any, shape: Any, path: str) -> Any:
+        data, indices, indptr = (self._array(part) for part in parts)
+        rows, columns = shape
         schema.check_shape(data, "e", {"e": len(indices)}, path)
         schema.check_index(indices, columns, path)
         schema.check_shape(indptr, "r", {"r": rows + 1}, path)
@@ -252,7 +265,7 @@ class Reader:
         return csr_array((data, indices, indptr), shape=(rows, columns))
 
 
-PLAIN_KINDS = {"float", "array", "names", "csr", "path", "checkpoint", "dict", "list", "tuple"}
+PLAIN_KINDS = {"float", "array", "names", "csr", "rows", "path", "checkpoint", "dict", "list", "tuple"}
 
 
 def check_keys(tree: Any, keys: set[str], path: str) -> None:

@@ -20,9 +20,10 @@ from scipy.sparse import csr_array
 
 from .. import kernels
 from .._runtime.registry import ESTIMATORS, stored_class, stored_name
-from .._runtime.typing import CACHE, FREE, NAN, POSITIVE, WHOLE, Axes, Index, Interval, Sparse
+from .._runtime.typing import CACHE, FREE, NAN, POSITIVE, SPARSE_ROWS, WHOLE, Axes, Index, Interval, Sparse
 from ..data.checkpoints import Checkpoint
-from ..distances import METRICS, Distances
+from ..data.sparse_rows import SparseRows
+from ..distances import METRICS, SPARSE_METRICS, Distances
 from ..neural import network
 
 MOST_WHOLE = 1 << 53
@@ -120,7 +121,8 @@ def check(name: str, values: dict[str, Any], inner: dict[str, Letters]) -> Lette
 
 
 def _check_part(part: Part, value: Any, letters: Letters, told: str) -> None:
-    if not any(_fits(kind, value) for kind in alternatives(part.kind)):
+    sparse = SPARSE_ROWS in part.marks and isinstance(value, SparseRows)
+    if not sparse and not any(_fits(kind, value) for kind in alternatives(part.kind)):
         raise Wrong(f"{told} is {_describe(value)}, not {part.kind}"[:300])
     if FREE not in part.marks:
         check_numbers(value, told, nan=NAN in part.marks)
@@ -198,7 +200,7 @@ def _fits(kind: Any, value: Any) -> bool:
     if origin is np.ndarray:
         return isinstance(value, np.ndarray) and value.dtype.kind in "fiub"
     if kind in SPARSE:
-        return isinstance(value, csr_array)
+        return isinstance(value, csr_array) and not isinstance(value, SparseRows)
     if origin is Literal:
         return isinstance(value, str) and value in inner
     if origin in (tuple, list):
@@ -286,6 +288,25 @@ def _euclidean(values: dict[str, Any], letters: Letters) -> None:
         raise Wrong("Tree is for Euclidean distances")
 
 
+def _over_sparse_rows(values: dict[str, Any], letters: Letters) -> None:
+    if values.get("name", "euclidean") not in SPARSE_METRICS or values.get("params"):
+        raise Wrong(f"the metric {values.get('name')!r} does not take sparse rows")
+    if not isinstance(values["anchors"], SparseRows):
+        raise Wrong("SparseDistances has anchors that are not sparse")
+
+
+def _of_dense_rows(values: dict[str, Any], letters: Letters) -> None:
+    _name_of_metric(values, letters)
+    if isinstance(values["anchors"], SparseRows):
+        raise Wrong("Distances has sparse anchors")
+
+
+def _of_neighbors(values: dict[str, Any], letters: Letters) -> None:
+    _is_given(values, letters)
+    if not isinstance(values["anchors"], SparseRows):
+        raise Wrong("GivenNeighbors has a matrix that is not sparse")
+
+
 def _is_given(values: dict[str, Any], letters: Letters) -> None:
     if values.get("name", "given") != "given":
         raise Wrong("GivenTable has no other name than given")
@@ -317,7 +338,9 @@ FURTHER: dict[str, Callable[[dict[str, Any], Letters], None]] = {
     "Network": _layers,
     "SparseGraph": _of_its_kind,
     "Geodesics": _within_mass,
-    "Distances": _name_of_metric,
+    "Distances": _of_dense_rows,
+    "SparseDistances": _over_sparse_rows,
+    "GivenNeighbors": _of_neighbors,
     "Metric": _name_of_metric,
     "KernelValues": _name_of_kernel,
 }
