@@ -30,9 +30,7 @@ from ..data.sources import Source, unit_measure
 from ..data.weights import added_measure
 from ..distances import Distances
 from ..extensions.domain import TrainingSample
-from ..graphs import Ball, Threshold, Union
 from ..graphs.fitted import DenseGraph, SparseGraph
-from ..graphs.nearest import NearestAnchors
 from ..graphs.protocols import Geometry
 from ..landmarks import Anchors, Points
 from ..operators.concerns import Concern, Importance
@@ -98,9 +96,9 @@ def rule_of(found: Fit) -> MarkovRule:
 
 def distances_of(geometry: Geometry) -> Distances:
     """Return the distances to the landmarks."""
-    assert isinstance(geometry, NearestLandmarks | NearestAnchors | DenseGraph | SparseGraph)
-    assert isinstance(geometry.distances, Distances)
-    return geometry.distances
+    distances = getattr(geometry, "distances", None)
+    assert isinstance(distances, Distances)
+    return distances
 
 
 def begin(found: Fit, wanted: int | str | tuple[int, ...], runner: Threads) -> UpdateState:
@@ -262,12 +260,11 @@ def _passes(
     geometry = rule.geometry
     if len(points) > len(geometry.anchors):
         distances = distances_of(geometry).to(np.ascontiguousarray(points))
+        by: str = getattr(view.edges, "search", "auto")
         if isinstance(geometry, NearestLandmarks):
-            assert isinstance(view.edges, Union)
-            geometry = replace(geometry, search=neighbors.build(distances, view.edges.search))
+            geometry = replace(geometry, search=neighbors.build(distances, by))
         elif isinstance(geometry, SparseGraph):
-            assert isinstance(view.edges, Ball | Threshold)
-            search = neighbors.build(distances, view.edges.search)
+            search = neighbors.build(distances, by)
             geometry = replace(geometry, search=search, measure=np.ones(len(points)))
         else:
             geometry = DenseGraph(distances=distances, measure=np.ones(len(points)), slack=rule.kernel.slack)

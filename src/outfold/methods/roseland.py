@@ -165,14 +165,14 @@ class Roseland(SpectralMethod):
             view = self._landmark_diffusion(None, graphs.AllPairs(), Affinity())
             return replace(view, given_distances=False)
         edges = parameters.edge_rule(self.n_neighbors, self.threshold, "gaussian", None)
-        if isinstance(edges, DenseOrNearest):
+        if self.threshold is None and isinstance(self.n_neighbors, str):
             edges = graphs.AllPairs()
         if isinstance(edges, graphs.Mutual) or (isinstance(edges, graphs.Ball) and edges.radius == "auto"):
             raise ValueError(
                 f"n_neighbors={self.n_neighbors!r} needs distances between landmarks, and metric='precomputed' holds "
                 "those from rows to landmarks. Pass a number, or a Ball with a radius."
             )
-        if isinstance(edges, graphs.Union) and self.alpha > 0:
+        if edges.neighbors and self.alpha > 0:
             raise ValueError(
                 f"alpha={self.alpha} with n_neighbors={self.n_neighbors!r}: the correction for the cut needs distances "
                 "between landmarks, which metric='precomputed' does not hold. Pass alpha=0, or a cut at the same "
@@ -216,7 +216,7 @@ class Roseland(SpectralMethod):
                 "kernel='adaptive' measures by the nearest landmarks of each row: n_neighbors must be a number or "
                 "'auto'. For all landmarks pass kernel='gaussian'."
             )
-        if self.threshold is not None or isinstance(self.n_neighbors, graphs.Mutual | graphs.Ball | graphs.Threshold):
+        if self.threshold is not None or not isinstance(self.n_neighbors, int | np.integer | str | graphs.Union):
             raise ValueError(
                 "kernel='adaptive' keeps a number of nearest landmarks, at whose distance its weights fall to 0: "
                 f"n_neighbors={self.n_neighbors!r}, threshold={self.threshold!r} will not do. Pass kernel='gaussian' "

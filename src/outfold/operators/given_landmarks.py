@@ -24,8 +24,8 @@ from ..landmarks import Anchors
 from ..neighbors import Lists
 from ..neighbors.lists import sort_rows
 
-SAMPLED_ENTRIES = 4_000_000  # most entries of the rows from which epsilon is chosen
-SAMPLED_ROWS = 2000  # most of these rows
+BANDWIDTH_ENTRIES = 4_000_000  # most entries of the rows from which epsilon is chosen
+BANDWIDTH_ROWS = 2000  # most of these rows
 
 
 def columns_of(anchors: Anchors) -> Array:
@@ -115,7 +115,7 @@ class RowStatistics(PairStatistics):
         cls, rows: Source, measure: Array, geometry: GivenLandmarks, widest: float, runner: Threads
     ) -> RowStatistics:
         """Return the statistics of rows at even steps."""
-        most = max(64, min(SAMPLED_ROWS, SAMPLED_ENTRIES // max(1, geometry.columns)))
+        most = max(64, min(BANDWIDTH_ROWS, BANDWIDTH_ENTRIES // max(1, geometry.columns)))
         index = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int))
         weight = np.asarray(measure[index], dtype=float)
         seen = geometry.cross(rows.take(index))

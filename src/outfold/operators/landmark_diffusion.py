@@ -44,7 +44,7 @@ from ..data.checkpoints import Checkpoint
 from ..data.sources import InMemory, Source
 from ..data.sparse_rows import SparseRows, few_columns
 from ..distances import Metric, PointMetric
-from ..graphs import AllPairs, Ball, Mutual, Threshold, Union
+from ..graphs import AllPairs, Ball, Threshold, Union
 from ..graphs.fitted import DenseGraph, SparseGraph
 from ..graphs.local_dimension import dimension_of_lists
 from ..graphs.nearest import NearestAnchors
@@ -280,7 +280,7 @@ class LandmarkDiffusion(Eigenproblem):
     ) -> Passes:
         """Return the two passes over the rows for this geometry; ``dense``: whether sums are (None: the quicker)."""
         options = rows, measure, geometry, kernel, runner, self.memory, self.checkpoint
-        if isinstance(geometry, NearestAnchors) or (isinstance(geometry, NearestLandmarks) and geometry.sigma is None):
+        if landmark_passes.measures_again(geometry):
             return NearPasses(*options)
         if isinstance(geometry, DenseGraph):
             return DensePasses(*options)
@@ -306,13 +306,8 @@ class LandmarkDiffusion(Eigenproblem):
             words = "every entry of the matrix" if isinstance(geometry, GivenLandmarks) else "all landmarks"
         elif isinstance(edges, Union):
             words = f"{edges.neighbors} nearest landmarks"
-        elif isinstance(edges, Ball) and edges.radius == "auto" and not isinstance(geometry, SparseGraph):
-            words = "ball"
         else:
-            if isinstance(edges, Ball) and isinstance(geometry, SparseGraph):
-                edges = replace(edges, radius=geometry.radius)
-            assert isinstance(edges, Ball | Mutual | Threshold)
-            words = replace(edges, local=None).describe()
+            return _describe_cut(edges, geometry)
         unit = getattr(edges, "local", None)
         return words if unit is None else f"{words}, in units of landmark {unit}"
 
@@ -431,6 +426,15 @@ class LandmarkDiffusion(Eigenproblem):
         if not isinstance(self.choose_edges(problem.operator.size), AllPairs | Union):
             remedy = "Lower epsilon or the radius, or take more landmarks"
         return Span(remedy, steps=2, scale=scale)
+
+
+def _describe_cut(edges: EdgeRule, geometry: Geometry | None) -> str:
+    """Return a rule that cuts at a distance in words; a ball has its radius from the fitted ``geometry``."""
+    if isinstance(edges, Ball) and isinstance(geometry, SparseGraph):
+        edges = replace(edges, radius=geometry.radius)
+    elif isinstance(edges, Ball) and edges.radius == "auto":
+        return "ball"
+    return edges.describe().replace("in units of neighbour", "in units of landmark")
 
 
 def _bandwidth_of(geometry: Geometry, kernel: FittedKernel) -> Bandwidth:

@@ -373,6 +373,11 @@ def in_local_units(geometry: Geometry) -> bool:
     return isinstance(geometry, NearestAnchors) or getattr(geometry, "sigma", None) is not None
 
 
+def measures_again(geometry: Geometry) -> bool:
+    """Whether a pass stores which landmarks a row has, and measures their distances again."""
+    return isinstance(geometry, NearestAnchors) or (isinstance(geometry, NearestLandmarks) and geometry.sigma is None)
+
+
 def _not_joined(earlier: Answer, later: Answer) -> Answer:
     raise AssertionError("`walk` joins answers of partitions only, and these rows are in memory or in a file")
 
