@@ -38,6 +38,14 @@ from outfold.solvers import LowRank
 
 ROOT = pathlib.Path(__file__).parents[1]  # of the repository
 
+
+def falling_kernel(x, y):
+    """An affinity that falls with the distance, in units of the sizes of x and y; at least 1/e^4 anywhere."""
+    size = max(np.abs(x).max(), np.abs(y).max(), np.finfo(float).tiny)
+    between = np.square(x / size - y / size).sum()
+    return np.exp(-4 * between / (between + np.square(x / size).sum() + np.square(y / size).sum() + 1e-300))
+
+
 ALL_METHODS = {
     "diffusion-maps": DiffusionMaps(),
     "diffusion-maps alpha=0 t=0": DiffusionMaps(alpha=0, t=0),
@@ -109,6 +117,10 @@ ALL_METHODS = {
     "roseland t=0 manhattan": Roseland(
         kernel="gaussian", landmarks=0.7, n_neighbors=6, t=0, metric="manhattan", random_state=0
     ),
+    "roseland threshold": Roseland(landmarks=0.6, threshold=1e-3, random_state=0),
+    "roseland ball": Roseland(landmarks=0.7, n_neighbors=graphs.Ball("auto"), alpha=0.5, t=2, random_state=0),
+    "roseland self-tuning": Roseland(kernel="self_tuning", landmarks=0.7, n_neighbors=6, random_state=0),
+    "roseland of a callable kernel": Roseland(kernel=falling_kernel, landmarks=0.5, random_state=0),
     "roseland by farthest points": Roseland(kernel="gaussian", landmarks=landmarks.FarthestPoint(0.5)),
     "diffusion-maps by k-means": DiffusionMaps(kernel="gaussian", landmarks=landmarks.KMeans(0.6), random_state=0),
     "isomap by k-means": Isomap(n_neighbors=6, landmarks=landmarks.KMeans(0.5), random_state=0),

@@ -119,9 +119,10 @@ class Affinity(Kernel, FittedKernel):
         return self
 
     def affinity(self, measured: Array) -> Array:
-        return measured
+        return _refuse_negative(measured)
 
     def logs(self, measured: Array) -> tuple[Array, float]:
+        _refuse_negative(measured)
         with np.errstate(divide="ignore"):
             return np.log(measured, out=measured), 1.0
 
@@ -130,6 +131,17 @@ class Affinity(Kernel, FittedKernel):
 
     def reach(self, eta: float) -> float:
         raise ValueError("Affinities are given, so no distance belongs to a threshold: keep every pair.")
+
+
+def _refuse_negative(measured: Array) -> Array:
+    """Return affinities; raise ValueError if one is negative."""
+    smallest = measured.min(initial=0.0)
+    if smallest < 0:
+        raise ValueError(
+            f"Negative values in data: affinities must be >= 0; the smallest is {smallest:.3g}. Clip them at 0, if "
+            "that is what you mean."
+        )
+    return measured
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,22 @@ class Points(Landmarks):
 
 
 @dataclass(frozen=True)
+class Columns(Landmarks):
+    """The columns of a precomputed matrix, rows times landmarks: the points are their numbers."""
+
+    def count(self, rows: int) -> int:
+        raise AssertionError("the matrix says how many columns it has")
+
+    def select(self, rows: Source, measure: Array, rng: np.random.Generator) -> Anchors:
+        columns = rows.shape[1]
+        if columns < 2:
+            raise ValueError(
+                f"A precomputed matrix of shape {rows.shape} has {columns} landmark; at least 2 are needed."
+            )
+        return Anchors(np.arange(columns, dtype=float)[:, None], None, np.ones(columns))
+
+
+@dataclass(frozen=True)
 class KMeans(_Sized):
     """Centres of k-means (they are not training rows), in mini-batches if there are more rows than ``batch``.
 

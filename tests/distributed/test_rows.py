@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask.local import get_sync
+from scipy.spatial.distance import cdist
 
 from catalogue import new_points, quietly
-from outfold import PHATE, DiffusionMaps, KernelPCA, LaplacianEigenmaps, Roseland, landmarks
+from outfold import PHATE, DiffusionMaps, KernelPCA, LaplacianEigenmaps, Roseland, graphs, landmarks
 from outfold._runtime.threads import Threads
 from outfold.data import sources
 from outfold.datasets import s_curve
@@ -71,6 +72,9 @@ FITS = {
     "roseland": Roseland(3, landmarks=150, random_state=0),
     "roseland plain": Roseland(3, landmarks=150, alpha=0, t=2, random_state=0),
     "roseland nearest": Roseland(3, landmarks=150, n_neighbors=12, random_state=0),
+    "roseland threshold": Roseland(3, landmarks=150, epsilon=0.05, threshold=1e-3, random_state=0),
+    "roseland ball": Roseland(3, landmarks=X[::5], n_neighbors=graphs.Ball(0.5), updatable=True),
+    "roseland self-tuning": Roseland(3, landmarks=150, kernel="self_tuning", random_state=0),
     "roseland k-means": Roseland(3, landmarks=landmarks.KMeans(60), random_state=0),
     "roseland inverse density": Roseland(3, landmarks=landmarks.InverseDensity(0.2), random_state=0),
     "roseland points": Roseland(3, landmarks=X[::5]),
@@ -176,6 +180,15 @@ def test_nothing_of_the_size_of_the_rows_comes_together(name, monkeypatch):
     assert fitted.report_.n_samples == rows.shape[0]
     assert len(came) > 2
     assert max(came) < 4 * count  # half a number a row
+
+
+def test_given_affinities_may_lie_in_parts():
+    W = np.exp(-(cdist(X, X[::6]) ** 2))
+    here = quietly(Roseland(3, kernel="precomputed").fit, W)
+    there = quietly(Roseland(3, kernel="precomputed").fit, lazy(W, 100))
+    assert np.abs(here.eigenvalues_ - there.eigenvalues_).max() < 1e-12
+    found = there.transform(lazy(W, 100), on_far="keep").compute()
+    assert np.abs(found - here.embedding_).max() < 1e-9
 
 
 def _size(found):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from catalogue import cloud, new_points, quietly
-from outfold import Roseland, plan
+from outfold import Roseland, graphs, plan
 from outfold.datasets import flat_torus, s_curve
 from outfold.engine import update as updating
 from outfold.exceptions import SpectrumWarning
@@ -21,7 +21,7 @@ Z = new_points(X, 0, 20)
 Y = X[::3]
 OPTIONS = {"landmarks": Y, "epsilon": 0.8, "updatable": True}
 
-sparse_or_dense = pytest.mark.parametrize("n_neighbors", [None, 12])
+sparse_or_dense = pytest.mark.parametrize("n_neighbors", [None, 12, graphs.Threshold(0.05)], ids=str)
 alphas = pytest.mark.parametrize("alpha", [0, 1])
 
 
@@ -74,7 +74,7 @@ def test_the_constant_stays_the_trivial_eigenvector(n_neighbors, alpha):
     model = in_steps(Roseland(3, alpha=alpha, n_neighbors=n_neighbors, **OPTIONS), np.vstack([X, MORE + 1]), 150, 2)
     gathered, gain = model._past.gathered, model.model_.rule.gain
     np.testing.assert_allclose(gathered.gram @ gain, gathered.seen, rtol=1e-13)
-    H = gathered.gram if n_neighbors is None else gathered.gram.toarray()
+    H = gathered.gram if isinstance(gathered.gram, np.ndarray) else gathered.gram.toarray()
     S = np.sqrt(gain / gathered.seen)[:, None] * H * np.sqrt(gain / gathered.seen)  # omega = gain / p_X
     values = np.linalg.eigvalsh((S + S.T) / 2)
     np.testing.assert_allclose(values[-1], 1, atol=1e-12)
@@ -116,7 +116,7 @@ def test_ten_updates_of_ten_per_cent_end_near_a_full_refit_and_old_points_stay(c
 
 
 @alphas
-@pytest.mark.parametrize("n_neighbors", [None, 24])
+@pytest.mark.parametrize("n_neighbors", [None, 24, graphs.Threshold(1e-3)], ids=str)
 def test_ten_updates_into_new_regions_add_landmarks_and_end_near_a_full_refit(n_neighbors, alpha):
     rows, grid = growing_curve(4000), s_curve(400, random_state=9)[0]
     options = {"kernel": "gaussian", "n_neighbors": n_neighbors, "alpha": alpha}

@@ -1,10 +1,13 @@
 """Passes over rows: how often they are searched, and what memory changes."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
 from catalogue import quietly, up_to_signs
-from outfold import Roseland
+from outfold import Roseland, graphs, load
+from outfold.data import checkpoints
 from outfold.datasets import s_curve
 from outfold.operators import landmark_passes
 
@@ -53,3 +56,53 @@ def test_most_landmarks_may_have_more_copies_than_neighbours(copies):
         assert np.isfinite(places).all()
         np.testing.assert_allclose(places, model.embedding_, atol=1e-10)
         assert np.ptp(places, axis=0).min() > 0
+
+
+CUTS = {
+    "dense sums": {"threshold": 1e-3},
+    "sparse sums": {"threshold": 0.3},
+    "mutual": {"n_neighbors": graphs.Mutual(9)},
+}
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS.keys())
+def test_a_cut_is_taken_up_from_a_checkpoint_to_the_last_bit(cut, tmp_path, monkeypatch):
+    options = {"landmarks": 150, "epsilon": 0.05, "random_state": 0, **cut}
+    monkeypatch.setattr(landmark_passes, "chunk_rows", lambda *sizes: 100)
+    monkeypatch.setattr(landmark_passes, "gram_step", lambda landmarks: 100)
+    expected = quietly(Roseland(3, **options).fit, lambda: iter([X]))
+    keep, reads = checkpoints.Checkpoint.keep, {"left": 0}
+    monkeypatch.setattr(
+        checkpoints.Checkpoint, "keep", lambda self, stage, state, *, done: keep(self, stage, state, done=True)
+    )
+
+    def dies():
+        yield X[:350]
+        reads["left"] -= 1
+        if reads["left"] == 0:
+            raise OSError("lost")
+        yield X[350:]
+
+    method = Roseland(3, checkpoint=tmp_path / "kept", **options)
+    for reads["left"] in (4, 5, 6):  # 1: shape, 2: fingerprint, 3: landmarks, then the passes
+        with contextlib.suppress(OSError):
+            quietly(method.fit, dies)
+    found = quietly(method.fit, dies)
+    assert np.array_equal(found.eigenvalues_, expected.eigenvalues_)
+    assert np.array_equal(found.transform(X, on_far="keep"), expected.transform(X, on_far="keep"))
+
+
+@pytest.mark.parametrize("cut", [*CUTS.values(), {"kernel": "self_tuning"}, {"kernel": "continuous_knn"}], ids=str)
+def test_blocks_threads_and_files_change_nothing(cut, tmp_path, monkeypatch):
+    options = {"landmarks": X[::5], "updatable": True, **cut}
+    whole = quietly(Roseland(3, **options).fit, X)
+    monkeypatch.setattr(landmark_passes, "chunk_rows", lambda *sizes: 90)
+    narrow = quietly(Roseland(3, n_jobs=1, **options).fit, as_npy(tmp_path))
+    np.testing.assert_allclose(narrow.eigenvalues_, whole.eigenvalues_, rtol=1e-11)
+    assert up_to_signs(narrow.transform(X, on_far="keep"), whole.embedding_) < 1e-9
+    whole.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert np.array_equal(again.transform(X, on_far="keep"), whole.embedding_)
+    for model in (whole, again):
+        quietly(model.update, X[:90] + 0.01)
+    assert np.array_equal(again.transform(X, on_far="keep"), whole.transform(X, on_far="keep"))

@@ -325,6 +325,7 @@ TUNED = {
     for name, method in ALL_METHODS.items()
     if not isinstance(method, SpectralClustering | PHATE)
     and getattr(method, "kernel", "") not in ("self_tuning", "continuous_knn")
+    and not callable(getattr(method, "kernel", ""))
     and getattr(method, "laplacian", "random_walk") == "random_walk"
     and getattr(method, "epsilon", 1.0) != np.inf
     and not isinstance(getattr(method, "extension", None), Net)

@@ -41,13 +41,14 @@ STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the c
     "kernels": "GaussianKernel Affinity KernelValues GivenValues Gaussian Named Variable",
     "landmarks": (
         "Everything=AllRows Random Enough UpTo=AtMost Points KMeans FarthestPoint MinDistance InverseDensity "
-        "RPCholesky Anchors"
+        "RPCholesky Columns Anchors"
     ),
     "operators.affinity_graph": "Affinities",
     "operators.centred": "SquaredDistances CentredRule Kernels Distant Centring",
     "operators.cluster_count": "ClusterCount",
     "operators.gaussian_pairs": "GaussianPairs",
     "operators.geodesic": "Geodesics Geodesic",
+    "operators.given_landmarks": "GivenLandmarks",
     "operators.heat_potential": "Decay DecayRule HeatPotential",
     "operators.landmark_diffusion": "LandmarkDiffusion LandmarkMarkov Gathered=PassSums",
     "operators.landmark_passes": "NearestLandmarks",

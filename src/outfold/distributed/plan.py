@@ -19,7 +19,6 @@ from ..data.sources import Answer, InMemory, Look, Source
 from ..engine import plan as planning
 from ..engine.fit import Recipe
 from ..engine.plan import Plan
-from ..graphs import AllPairs
 from ..landmarks import Anchors, along_the_tree
 from ..operators import costs, landmark_passes
 from ..operators.costs import Stage
@@ -112,8 +111,7 @@ def _pass(n: int, parts: int, workers: int, row: float, rate: float, joined: flo
 
 def _neighbors(view: LandmarkDiffusion, m: int) -> int | None:
     """Return the number of landmarks that a row keeps, of ``m``; None: all of them."""
-    edges = view.choose_edges(m)
-    return None if isinstance(edges, AllPairs) else edges.neighbors
+    return view.row_width(m)
 
 
 def _gram_bytes(m: int, k: int | None) -> float:

@@ -58,7 +58,7 @@ class Sample:
     given: bool  # X is a precomputed square matrix between the rows
 
     def rows(self, index: Array, seen_by: Array) -> Array:
-        """Return the rows ``index``; of a precomputed matrix only their columns ``seen_by``."""
+        """Return the rows ``index``; of a square precomputed matrix only their columns ``seen_by``."""
         return self.X[index][:, seen_by] if self.given else self.X[index]
 
 
@@ -96,12 +96,14 @@ def fit_sample(
         index, epsilon = draw_numbers(len(rows), most, np.random.default_rng(SEED)), np.nan
     else:
         index = np.arange(len(rows))
-    X = rows.array()[index][:, index] if recipe.view.given else rows.take(index)
+    X = rows.array()[index][:, index] if recipe.view.between_rows else rows.take(index)
     measure = np.array(measure[index], dtype=float)
     recipe = alone(recipe, components, epsilon)
     found = fit_recipe(InMemory(X), recipe, measure, np.random.default_rng(SEED), runner)
     assert found.embedding is not None
-    return Sample(X, measure, found.embedding, recipe.view.given), alone(recipe, components, found.report.epsilon)
+    return Sample(X, measure, found.embedding, recipe.view.between_rows), alone(
+        recipe, components, found.report.epsilon
+    )
 
 
 def draw_sample(rows: Source, recipe: Recipe, found: Fit, most: int, runner: Threads) -> tuple[Sample, Recipe]:
@@ -109,7 +111,7 @@ def draw_sample(rows: Source, recipe: Recipe, found: Fit, most: int, runner: Thr
     components, epsilon = len(found.eigenvalues), found.report.epsilon
     if len(rows) > most or found.embedding is None:
         return fit_sample(rows, found.measure, recipe, most, components, epsilon, runner)
-    sample = Sample(rows.array(), np.array(found.measure), found.embedding, recipe.view.given)
+    sample = Sample(rows.array(), np.array(found.measure), found.embedding, recipe.view.between_rows)
     return sample, alone(recipe, components, epsilon)
 
 

@@ -89,6 +89,8 @@ class Fit:
     def samples(self, view: Eigenproblem, runner: Threads) -> Samples:
         """Return the anchors with their embedding, to which an extension is fitted."""
         points = self.anchors.points
+        if view.given and not view.between_rows:  # a landmark's own row is not known: it is taken to be the landmark
+            return Samples.of(points, self.model.basis, self.anchors.measure, None, self.model)
         places = self.model.embed(points, runner) if self.places is None else self.places
         return Samples.of(points, places, self.anchors.measure, view.feature_metric, self.model)
 

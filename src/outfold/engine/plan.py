@@ -138,7 +138,8 @@ def of_recipe(
     recipe: Recipe, shape: tuple[int, int], runner: Threads, in_memory: bool, points: Array | None = None
 ) -> Plan:
     """Return the plan of a recipe for data of this shape; ``points``: the rows, if its choices depend on them."""
-    anchors = recipe.landmarks.count(shape[0])
+    own_columns = recipe.view.given and not recipe.view.between_rows  # the landmarks are the columns of the matrix
+    anchors = shape[1] if own_columns else recipe.landmarks.count(shape[0])
     wanted = recipe.wanted
     components = 32 if isinstance(wanted, str) else int(np.max(wanted))
     case = Case(
@@ -178,7 +179,7 @@ def refuse_beyond_memory(recipe: Recipe, shape: tuple[int, int], runner: Threads
         f"{found.method} with {found.anchors} landmarks ({found.edges}) needs about {found.peak / 1e9:.2f} GB for the "
         f"{largest.name}, and memory allows {found.memory / 1e9:.2f} GB."
     )
-    fewer = found.anchors
+    fewer = 0 if recipe.view.given else found.anchors
     while fewer > 16:
         fewer = int(fewer / 1.2)
         if of_recipe(replace(recipe, landmarks=Points(np.empty((fewer, shape[1])))), shape, runner, in_memory).fits:

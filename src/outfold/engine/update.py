@@ -30,14 +30,12 @@ from ..data.sources import Source, unit_measure
 from ..data.weights import added_measure
 from ..distances import Distances
 from ..extensions.domain import TrainingSample
-from ..graphs import Union
-from ..graphs.fitted import DenseGraph
-from ..graphs.nearest import NearestAnchors
+from ..graphs.fitted import DenseGraph, SparseGraph
 from ..graphs.protocols import Geometry
 from ..landmarks import Anchors, Points
 from ..operators.concerns import Concern, Importance
 from ..operators.landmark_diffusion import LandmarkDiffusion, PassSums
-from ..operators.landmark_passes import NearestLandmarks, Passes
+from ..operators.landmark_passes import NearestLandmarks, Passes, in_local_units
 from ..operators.markov import MarkovRule
 from ..operators.operator import MarkovOperator, Operator, RowRule, scale_both_sides
 from ..operators.problem import BuiltProblem
@@ -98,9 +96,9 @@ def rule_of(found: Fit) -> MarkovRule:
 
 def distances_of(geometry: Geometry) -> Distances:
     """Return the distances to the landmarks."""
-    assert isinstance(geometry, NearestLandmarks | NearestAnchors | DenseGraph)
-    assert isinstance(geometry.distances, Distances)
-    return geometry.distances
+    distances = getattr(geometry, "distances", None)
+    assert isinstance(distances, Distances)
+    return distances
 
 
 def begin(found: Fit, wanted: int | str | tuple[int, ...], runner: Threads) -> UpdateState:
@@ -171,10 +169,10 @@ def _new_landmarks(old: Fit, rows: Source, measure: Array, runner: Threads) -> t
 
     Candidates are rows of little support with a kernel mass of at least ``CROWD`` of such rows around them. The
     candidate farthest from all landmarks is added first, until every candidate has about a third (1/e) of the typical
-    kernel mass. At most, the number of landmarks doubles. In local units there are no new landmarks.
+    kernel mass. At most, the number of landmarks doubles. Where :func:`_keeps_landmarks` says why, there are none.
     """
     gathered, rule, typical = sums_of(old), rule_of(old), old.model.reference.typical
-    if isinstance(rule.geometry, NearestAnchors):  # more landmarks would change the local scale of old rows
+    if _keeps_landmarks(rule.geometry):
         return np.empty((0, rows.shape[1])), np.empty(0, np.int64)
     found, mass = [], []
     for block, points in rows.blocks(STREAMED_ROWS):
@@ -196,9 +194,19 @@ def _new_landmarks(old: Fit, rows: Source, measure: Array, runner: Threads) -> t
     return points[picked], which[picked]
 
 
+def _keeps_landmarks(geometry: Geometry) -> str:
+    """Return what keeps the landmarks of a model from growing, as the beginning of a sentence; "" if nothing does."""
+    if in_local_units(geometry):  # more landmarks would change the local scale of old rows
+        return "A kernel in local units"
+    if isinstance(geometry, SparseGraph) and geometry.radii is not None:  # and the radius of old landmarks
+        return "A mutual graph"
+    return "" if isinstance(getattr(geometry, "distances", None), Distances) else "A kernel callable"
+
+
 def _rows_without_landmarks(old: Fit, rows: Source, runner: Threads) -> tuple[Concern, ...]:
     """Return a warning if many new rows are outside the data and the geometry cannot have more landmarks."""
-    if not isinstance(rule_of(old).geometry, NearestAnchors):
+    keeper = _keeps_landmarks(rule_of(old).geometry)
+    if not keeper:
         return ()
     lowest = old.model.reference.lowest - old.model.reference.typical
     blocks = (points for _, points in rows.blocks(STREAMED_ROWS))
@@ -206,8 +214,8 @@ def _rows_without_landmarks(old: Fit, rows: Source, runner: Threads) -> tuple[Co
     if outside <= MOST_OUTSIDE * len(rows):
         return ()
     text = (
-        f"{outside} of {len(rows)} new rows lie outside the data of the fit, where there are no landmarks. A kernel in "
-        "local units keeps its landmarks, so the coordinates of these rows are extrapolated. Fit again with old and "
+        f"{outside} of {len(rows)} new rows lie outside the data of the fit, where there are no landmarks. {keeper} "
+        "keeps its landmarks, so the coordinates of these rows are extrapolated. Fit again with old and "
         "new rows, or fit kernel='gaussian', whose updates add landmarks."
     )
     return (Concern(Importance.LANDMARKS, text),)
@@ -237,18 +245,30 @@ def _anchors(gathered: PassSums, old: Array, points: Array, which: Array) -> Anc
 
 
 def _passes(
-    view: LandmarkDiffusion, rule: MarkovRule, rows: Source, measure: Array, points: Array, runner: Threads
+    view: LandmarkDiffusion,
+    rule: MarkovRule,
+    rows: Source,
+    measure: Array,
+    points: Array,
+    runner: Threads,
+    dense: bool | None = None,
 ) -> Passes:
-    """Return the passes over the rows, with a geometry over more landmarks of the same metric and kind of search."""
+    """Return the passes over the rows, with a geometry over more landmarks of the same metric and kind of search.
+
+    ``dense``: whether the sums that they continue are; None: they begin anew.
+    """
     geometry = rule.geometry
     if len(points) > len(geometry.anchors):
         distances = distances_of(geometry).to(np.ascontiguousarray(points))
+        by: str = getattr(view.edges, "search", "auto")
         if isinstance(geometry, NearestLandmarks):
-            assert isinstance(view.edges, Union)
-            geometry = replace(geometry, search=neighbors.build(distances, view.edges.search))
+            geometry = replace(geometry, search=neighbors.build(distances, by))
+        elif isinstance(geometry, SparseGraph):
+            search = neighbors.build(distances, by)
+            geometry = replace(geometry, search=search, measure=np.ones(len(points)))
         else:
             geometry = DenseGraph(distances=distances, measure=np.ones(len(points)), slack=rule.kernel.slack)
-    return view.passes(rows, measure, geometry, rule.kernel, runner)
+    return view.passes(rows, measure, geometry, rule.kernel, runner, dense)
 
 
 # -- sums over rows ------------------------------------------------------------------------
@@ -259,7 +279,7 @@ def _continue_sums(
 ) -> BuiltProblem:
     """Return the eigenproblem of old and new rows, from the stored sums over the old rows."""
     gathered, rule, before = sums_of(old), rule_of(old), old.model.reference
-    passes = _passes(view, rule, rows, measure, anchors.points, runner)
+    passes = _passes(view, rule, rows, measure, anchors.points, runner, isinstance(gathered.gram, np.ndarray))
     more, reference, degree = passes.first()
     H, seen = gathered.gram, gathered.seen
     if len(more) > len(seen):

@@ -228,7 +228,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
         measure = measure_on(rows, sample_weight)
         notes: list[str] = []
-        if (given := self._precomputed_parameter()) is not None:
+        if (given := self._precomputed_parameter()) is not None and recipe.view.between_rows:
             if isinstance(rows.array(), SparseRows) or getattr(self, "symmetrize", "auto") not in ("auto", "error"):
                 self._graph = rows.array()
             measure, notes = _leave_out_isolated(rows.array(), measure, given)
@@ -731,6 +731,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
     def _like_fitted(self, rows: Array) -> Array:
         """Return rows of features in the form of the fitted ones: sparse, or an array."""
         known = getattr(self, "landmarks_", None)  # networks have none, and take arrays only
+        if self._precomputed_parameter() is not None:  # what is not stored is no 0
+            return rows
         if known is None or isinstance(rows, SparseRows) == isinstance(known, SparseRows):
             return rows
         if isinstance(rows, SparseRows):
@@ -756,7 +758,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         elif values.shape[1] != len(index):
             validate_data(self, X, reset=False, **options)  # raises with both numbers
         if self._needs_positive:
-            _check_positive(values, given)
+            check_positive(values, given)
         return values
 
     def __sklearn_tags__(self) -> Any:
@@ -769,7 +771,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         return tags
 
 
-def _check_positive(X: Array, given: str) -> None:
+def check_positive(X: Array, given: str) -> None:
+    """Refuse negative values of a precomputed matrix."""
     values = X.data if isinstance(X, SparseRows) else X
     if (values < 0).any():
         raise ValueError(
@@ -786,7 +789,7 @@ def check_square(X: Array, given: str, positive: bool) -> None:
             "features with another metric, or the n x n matrix."
         )
     if positive:
-        _check_positive(X, given)
+        check_positive(X, given)
     diagonal = X.diagonal()
     if given == "metric" and np.abs(diagonal).max() > 1e-10 * X.max():
         raise ValueError(

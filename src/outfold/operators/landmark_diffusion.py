@@ -19,7 +19,13 @@ passes everywhere as where steps are shortest: with the pace tau = (b / a)^alpha
 In local units (``local``) a row has its nearest landmarks, w = exp(-d^2 / (epsilon (r(x)^2 + r_k^2))), r the root mean
 square distance to them (:mod:`outfold.graphs.nearest`): diffusion in the metric in which landmarks are even. With the
 density f of the rows and g of the landmarks, the stationary density is f^2 g omega r^(2 dim), the column sums p_X are
-f r^dim, and r^-dim is g: omega = p_X^(-2 alpha) leaves g, the volume of that metric, at alpha = 1.
+f r^dim, and r^-dim is g: omega = p_X^(-2 alpha) leaves g, the volume of that metric, at alpha = 1. The same holds for
+self-tuning and continuous k-NN, in units of a landmark's distance to its k-th neighbour.
+
+A cut at a radius that is the same everywhere (``Ball``, ``Threshold``) leaves the same a and b everywhere: omega and
+the pace are those of the whole Gaussian, with p_Y cut at that radius too. So are those of a callable, a function of the
+distance. Of a precomputed matrix, rows times landmarks, p_Y is not known: the landmarks are taken for a random sample
+of the rows, whose density is theirs, and omega = p_X^(-3 alpha).
 """
 
 from __future__ import annotations
@@ -33,25 +39,27 @@ import numpy as np
 from .. import neighbors
 from .._runtime.threads import Threads
 from .._runtime.typing import FREE, WHOLE, Array, Axes, Index, Matrix
-from ..bandwidths import Bandwidth, Fixed
+from ..bandwidths import Bandwidth, Fixed, Neighbor
 from ..data.checkpoints import Checkpoint
 from ..data.sources import InMemory, Source
-from ..data.sparse_rows import few_columns
-from ..distances import Metric
-from ..graphs import AllPairs, Union, drawing
-from ..graphs.fitted import DenseGraph
+from ..data.sparse_rows import SparseRows, few_columns
+from ..distances import Metric, PointMetric
+from ..graphs import AllPairs, Ball, Threshold, Union
+from ..graphs.fitted import DenseGraph, SparseGraph
 from ..graphs.local_dimension import dimension_of_lists
 from ..graphs.nearest import NearestAnchors
-from ..graphs.pair_statistics import DenseStatistics, SearchStatistics
+from ..graphs.pair_statistics import SearchStatistics
 from ..graphs.protocols import EdgeRule, FittedKernel, Geometry
 from ..graphs.rules import DenseOrNearest
-from ..kernels import Gaussian, GaussianKernel, Kernel
+from ..kernels import Affinity, CallableKernel, Gaussian, GaussianKernel, Kernel
 from ..landmarks import Anchors, along_the_tree
+from ..trust import LEVEL
 from . import landmark_passes
 from .concerns import Concern, Importance, contrasts_only
 from .costs import ENTRY, FLOPS, PRODUCT, Case, Cost, Stage
 from .expansion import EigenPairs, Expansion, by_blocks
-from .landmark_passes import DensePasses, NearestLandmarks, NearPasses, Passes
+from .given_landmarks import GivenLandmarks, RowStatistics, columns_of
+from .landmark_passes import DensePasses, GraphPasses, NearestLandmarks, NearPasses, Passes
 from .markov import MarkovRule, SolvedOverLandmarks
 from .operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, MarkovOperator, RowRule
 from .problem import (
@@ -65,6 +73,10 @@ from .problem import (
     too_narrow,
 )
 
+TYPICAL_WIDTH = 32  # landmarks of a row in a ball, for a plan
+LEAST_SEEN = 1e-60  # p_X of a landmark, relative to the largest, below which powers of it overflow
+CALL = 5e-6  # seconds for one call of a kernel in Python
+
 
 @dataclass(frozen=True)
 class LandmarkMarkov(SolvedOverLandmarks):
@@ -72,7 +84,7 @@ class LandmarkMarkov(SolvedOverLandmarks):
 
     def rule(self, operator: MarkovOperator, geometry: Geometry, kernel: FittedKernel) -> MarkovRule:
         total = float(operator.gain @ operator.mass)  # |c|^2, the sum of the degrees of all rows
-        return MarkovRule.of(operator, geometry, kernel, total)
+        return replace(MarkovRule.of(operator, geometry, kernel, total), as_nearest=True)
 
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         """embedding = sigma^(2 power) psi = row @ (sigma^(2 power - 1) phi)."""
@@ -87,24 +99,34 @@ class LandmarkMarkov(SolvedOverLandmarks):
 class LandmarkDiffusion(Eigenproblem):
     """Roseland."""
 
-    metric: Metric
-    edges: EdgeRule  # DenseOrNearest, AllPairs, or Union: each row has its k nearest landmarks
+    metric: PointMetric | None  # None: the matrix between rows and landmarks is precomputed
+    edges: EdgeRule  # Union: each row has its k nearest landmarks, whether or not they have it among theirs
     kernel: Kernel | FittedKernel  # fitted in the state of an update
     alpha: float
     normalization: LandmarkMarkov
     memory: Annotated[float, FREE] = np.inf  # limit in bytes
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     updatable: bool = False  # store the sums that an update needs
-    local: bool = False  # measure in local units
+    local: bool = False  # measure in units of the root mean square distance to the nearest landmarks
     chosen: bool = False  # the number of nearest landmarks is a default, and fewer of few landmarks
+
+    given_distances: bool = True  # for metric=None: the matrix holds distances, not affinities
+
+    @property
+    def given(self) -> bool:
+        return self.metric is None
+
+    @property
+    def between_rows(self) -> bool:
+        return False  # a precomputed matrix has rows and landmarks
 
     @property
     def streams(self) -> bool:
         return True
 
     @property
-    def feature_metric(self) -> Metric:
-        return self.metric
+    def feature_metric(self) -> Metric | None:
+        return self.metric if isinstance(self.metric, Metric) else None
 
     @property
     def long_run(self) -> LongRun:
@@ -124,21 +146,28 @@ class LandmarkDiffusion(Eigenproblem):
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         chosen = isinstance(self.edges, DenseOrNearest) or self.chosen
         anchors = along_the_tree(anchors, self.metric)
-        edges, geometry, kernel, exact = self.fit_geometry(anchors.points, runner)
+        if self.given:
+            edges, geometry, kernel, exact = self._given_geometry(rows, anchors, measure, runner)
+        else:
+            edges, geometry, kernel, exact = self.fit_geometry(anchors.points, runner)
         passes = self.passes(rows, measure, geometry, kernel, runner)
         seen, reference, degree = passes.first()
-        if (left := int((seen > 0).sum())) <= needed:
+        some = seen > LEAST_SEEN * seen.max()
+        if (left := int(some.sum())) <= needed:
+            epsilon = kernel.bandwidth.epsilon
+            width = f" with epsilon {epsilon:.3g}" if np.isfinite(epsilon) else ""
             raise ValueError(
-                f"Rows see {left} of {len(seen)} landmarks with epsilon {kernel.bandwidth.epsilon:.3g}, too few for "
-                f"{needed} coordinates. Raise epsilon, or choose landmarks among the rows."
+                f"Rows see {left} of {len(seen)} landmarks{width}, too few for {needed} coordinates "
+                f"({self.describe(edges, geometry)}). {self._remedy(edges)}, or choose landmarks among the rows."
             )
         if left < len(seen):  # leave out landmarks to which no row has weight
-            fewer = self.build(rows, anchors.at(np.flatnonzero(seen > 0)), measure, needed, runner)
+            fewer = self.build(rows, anchors.at(np.flatnonzero(some)), measure, needed, runner)
             text = (
-                f"{len(seen) - fewer.operator.size} of {len(seen)} landmarks were dropped, since no row has weight on "
-                f"them ({self.describe(edges)} of a row count). Choose landmarks among the rows, or raise n_neighbors."
+                f"{len(seen) - fewer.operator.size} of {len(seen)} landmarks were dropped, since rows have no weight "
+                f"on them ({self.describe(edges, geometry)}); landmarks_ has the others. {self._remedy(edges)}, or "
+                "choose landmarks among the rows."
             )
-            return replace(fewer, notes=(Concern(Importance.LANDMARKS, text),))
+            return replace(fewer, notes=(Concern(Importance.LANDMARKS, text), *fewer.notes))
         omega, pace = passes.correction(seen, self.alpha, total := float(measure.sum()))
         G = passes.second(omega * seen)
         gathered = None
@@ -152,17 +181,19 @@ class LandmarkDiffusion(Eigenproblem):
                 low=passes.low,
                 index=anchors.index,
             )
-        operator = replace(passes.operator(G, seen, omega, pace), runner=runner, smooth=few_columns(anchors.points))
+        smooth = None if self.given else few_columns(anchors.points)
+        operator = replace(passes.operator(G, seen, omega, pace), runner=runner, smooth=smooth)
         return BuiltProblem(
             anchors=anchors,
             operator=operator,
             normalization=self.normalization,
             rule=self.normalization.rule(operator, geometry, kernel),
             reference=reference,
-            edges=self._describe_choice(edges, chosen) + ("" if exact else ", found approximately"),
+            edges=self._describe_choice(edges, geometry, chosen) + ("" if exact else ", found approximately"),
             degree=degree,
             bandwidth=_bandwidth_of(geometry, kernel),
-            kept=passes.kept if isinstance(rows, InMemory) else None,
+            notes=self._lost_rows(passes.lost, len(rows), edges, geometry),
+            kept=passes.kept if isinstance(rows, InMemory) and not self.given else None,
             gathered=gathered,
         )
 
@@ -176,13 +207,40 @@ class LandmarkDiffusion(Eigenproblem):
             )
         if isinstance(edges, Union) and self.local:
             return edges, *self._local_geometry(points, edges, runner)
+        assert self.metric is not None
         survey = edges.statistics(self.metric, points, np.ones(len(points)), runner)
         kernel = self.kernel.fit(survey) if isinstance(self.kernel, Kernel) else self.kernel
-        if isinstance(survey, SearchStatistics):
-            return edges, NearestLandmarks(survey.search, edges.neighbors), kernel, survey.exact
-        dense = drawing.expect_kind(survey, DenseStatistics)
-        geometry = DenseGraph(distances=dense.distances, measure=dense.measure, slack=kernel.slack)
-        return edges, geometry, kernel, survey.exact
+        if isinstance(survey, SearchStatistics) and isinstance(edges, Union):
+            if edges.local is None:
+                return edges, NearestLandmarks(survey.search, edges.neighbors), kernel, survey.exact
+            geometry = NearestLandmarks.in_local_units(survey.search, edges.neighbors, edges.local, runner)
+            return edges, geometry, kernel, survey.exact
+        return edges, edges.draw(survey, kernel, runner).without_caches(), kernel, survey.exact
+
+    def _given_geometry(
+        self, rows: Source, anchors: Anchors, measure: Array, runner: Threads
+    ) -> tuple[EdgeRule, Geometry, FittedKernel, bool]:
+        """Fit the kernel to precomputed rows. Returns what ``fit_geometry`` does."""
+        columns, edges = columns_of(anchors), self.choose_edges(len(anchors.points))
+        if edges.neighbors > len(columns):
+            raise ValueError(f"n_neighbors={edges.neighbors} is more than the {len(columns)} landmarks. Lower it.")
+        geometry = GivenLandmarks(
+            anchors=columns, columns=rows.shape[1], squares=self.given_distances, k=edges.neighbors
+        )
+        kernel: FittedKernel
+        if isinstance(self.kernel, Affinity):
+            return edges, geometry, self.kernel, True
+        if isinstance(self.kernel, Kernel):
+            widest = float(edges.neighbors or np.inf)
+            kernel = self.kernel.fit(RowStatistics.of(rows, measure, geometry, widest, runner))
+        else:
+            kernel = self.kernel
+        if isinstance(edges, Ball):
+            assert not isinstance(edges.radius, str)
+            geometry = replace(geometry, radius=float(edges.radius))
+        if isinstance(edges, Threshold):
+            geometry = replace(geometry, radius=kernel.reach(edges.eta))
+        return edges, geometry, kernel, True
 
     def choose_edges(self, landmarks: int) -> EdgeRule:
         """Return the edge rule for this number of landmarks."""
@@ -195,6 +253,7 @@ class LandmarkDiffusion(Eigenproblem):
         self, points: Array, edges: Union, runner: Threads
     ) -> tuple[NearestAnchors, FittedKernel, bool]:
         """Return the geometry in local units, the kernel, and whether the search is exact."""
+        assert isinstance(self.metric, Metric)
         search, ones = neighbors.build(self.metric.fit(points), edges.search), np.ones(len(points))
         epsilon, how = self.kernel_width, f"local scale: root mean square distance to {edges.k} landmarks"
         geometry, shared, _ = NearestAnchors.fit(search, ones, edges.k, edges.k, runner, epsilon=epsilon, tapers=True)
@@ -210,21 +269,86 @@ class LandmarkDiffusion(Eigenproblem):
         assert isinstance(self.kernel.rule, Fixed)
         return self.kernel.rule.epsilon
 
-    def passes(self, rows: Source, measure: Array, geometry: Geometry, kernel: FittedKernel, runner: Threads) -> Passes:
-        """Return the two passes over the rows for this geometry."""
-        walk = NearPasses if isinstance(geometry, NearestLandmarks | NearestAnchors) else DensePasses
-        return walk(rows, measure, geometry, kernel, runner, self.memory, self.checkpoint)
+    def passes(
+        self,
+        rows: Source,
+        measure: Array,
+        geometry: Geometry,
+        kernel: FittedKernel,
+        runner: Threads,
+        dense: bool | None = None,
+    ) -> Passes:
+        """Return the two passes over the rows for this geometry; ``dense``: whether sums are (None: the quicker)."""
+        options = rows, measure, geometry, kernel, runner, self.memory, self.checkpoint
+        if landmark_passes.measures_again(geometry):
+            return NearPasses(*options)
+        if isinstance(geometry, DenseGraph):
+            return DensePasses(*options)
+        if isinstance(geometry, GivenLandmarks):
+            stored = rows.values if isinstance(rows, InMemory) else None
+            if not isinstance(stored, SparseRows):
+                return DensePasses(*options)
+            width = max(1.0, stored.nnz / len(stored))
+        else:
+            width = landmark_passes.landmarks_per_row(geometry)
+        many = width > landmark_passes.DENSE_FROM * len(geometry.anchors)
+        judged_apart = kernel.witness(np.zeros(1)) is not None  # dense rows have no witness
+        if (many if dense is None else dense) and not judged_apart:
+            return DensePasses(*options)
+        passes = GraphPasses(*options)
+        passes.width = width
+        return passes
 
     @staticmethod
-    def describe(edges: EdgeRule) -> str:
-        return "all landmarks" if isinstance(edges, AllPairs) else f"{edges.neighbors} nearest landmarks"
+    def describe(edges: EdgeRule, geometry: Geometry | None = None) -> str:
+        """Return which landmarks a row has, in words; a ball has its radius from the fitted ``geometry``."""
+        if isinstance(edges, AllPairs):
+            words = "every entry of the matrix" if isinstance(geometry, GivenLandmarks) else "all landmarks"
+        elif isinstance(edges, Union):
+            words = f"{edges.neighbors} nearest landmarks"
+        else:
+            return _describe_cut(edges, geometry)
+        unit = getattr(edges, "local", None)
+        return words if unit is None else f"{words}, in units of landmark {unit}"
 
-    def _describe_choice(self, edges: EdgeRule, chosen: bool) -> str:
+    def _describe_choice(self, edges: EdgeRule, geometry: Geometry, chosen: bool) -> str:
+        words = self.describe(edges, geometry)
         if not chosen:
-            return self.describe(edges)
+            return words
         usual = self.edges.neighbors
         few = f" (few landmarks; {usual} of more)" if self.chosen and edges.neighbors < usual else ""
-        return f"auto: {self.describe(edges)}{few}"
+        return f"auto: {words}{few}"
+
+    def _remedy(self, edges: EdgeRule) -> str:
+        """Return what to change if rows and landmarks see too little of each other."""
+        if not isinstance(self.kernel, Affinity):
+            return edges.remedy()
+        return "Pass a matrix with more entries" if self.given else "Take a kernel that falls more slowly"
+
+    def _lost_rows(self, lost: int, rows: int, edges: EdgeRule, geometry: Geometry) -> tuple[Concern, ...]:
+        """Return a warning if more rows have no landmark in reach than `trust` flags anyway, else nothing."""
+        if lost <= LEVEL * rows:
+            return ()
+        text = (
+            f"{lost} of {rows} rows have no landmark in reach ({self.describe(edges, geometry)}): they have no weight "
+            f"in the fit, and trust flags them. {self._remedy(edges)}, or take more landmarks."
+        )
+        return (Concern(Importance.LANDMARKS, text),)
+
+    def row_width(self, landmarks: int) -> int | None:
+        """Return about how many of ``landmarks`` landmarks a row has; None: all, or so many that sums are dense.
+
+        For a threshold that is an estimate, right for surfaces and the default epsilon; for a ball a guess.
+        """
+        edges = self.choose_edges(landmarks)
+        if isinstance(edges, AllPairs):
+            return None
+        width = edges.neighbors or TYPICAL_WIDTH
+        if isinstance(edges, Threshold) and isinstance(self.kernel, Gaussian) and self.kernel.rule == Neighbor():
+            width = round(max(8.0, 0.152 * np.sqrt(landmarks)) * -2 * np.log(edges.eta))
+        if not edges.neighbors and width > landmark_passes.DENSE_FROM * landmarks:
+            return None
+        return max(1, min(width, landmarks))
 
     def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
         assert isinstance(rule, MarkovRule)
@@ -232,13 +356,14 @@ class LandmarkDiffusion(Eigenproblem):
 
     def cost(self, case: Case) -> Cost:
         n, m, f = case.rows, case.anchors, case.features
-        edges = self.choose_edges(m)
+        edges, k = self.choose_edges(m), self.row_width(m)
         chosen = "auto: " if isinstance(self.edges, DenseOrNearest) or self.chosen else ""
         told = chosen + self.describe(edges)
-        if isinstance(edges, AllPairs):
+        if k is None:
             solver, solve = case.dense_solve(m)
             block = 8.0 * m * case.cores * min(n, landmark_passes.gram_step(m))
-            walk = n * m * ENTRY / case.cores
+            called = isinstance(self.metric, CallableKernel)
+            walk = n * m * CALL if called else n * m * ENTRY / case.cores
             kept = 8.0 * m * m * self.updatable
             second = 8.0 * m * m * (case.cores + 2.5) + block
             stages = [
@@ -247,7 +372,6 @@ class LandmarkDiffusion(Eigenproblem):
                 replace(solve, bytes=solve.bytes + kept),
             ]
             return Cost(told, solver, stages)
-        k = edges.neighbors
         chunk = landmark_passes.chunk_rows(n, f, k, self.memory)
         whole = chunk >= n
         gram = m * min(m, landmark_passes.SECOND_NEIGHBORS_PER_NEIGHBOR * k)
@@ -271,20 +395,46 @@ class LandmarkDiffusion(Eigenproblem):
     def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         found = []
         if report.components > 1:
+            remedy = f"Raise n_neighbors (now {report.edges}), epsilon (now {report.epsilon:.3g})"
+            edges = self.choose_edges(report.n_anchors)
+            if isinstance(self.kernel, Affinity):
+                remedy = self._remedy(edges)
+            elif not isinstance(edges, AllPairs | Union):
+                remedy = f"{edges.remedy()} (now {report.edges}, epsilon {report.epsilon:.3g})"
             text = (
                 f"Landmarks and rows fall into {problem.operator.parts.describe()} (counted in landmarks), so "
-                f"{contrasts_only(report.components, report.n_components)} them apart. Raise "
-                f"n_neighbors (now {report.edges}), epsilon (now {report.epsilon:.3g}) or the number of landmarks."
+                f"{contrasts_only(report.components, report.n_components)} them apart. {remedy} or take more "
+                "landmarks."
             )
             found.append(Concern(Importance.PIECES, text))
         operator = problem.operator
-        if not self.local and isinstance(operator, MarkovOperator) and operator.pace is None:  # rows do not wait
+        waits = not isinstance(operator, MarkovOperator) or operator.pace is not None
+        if self._in_plain_units and not waits and np.isfinite(report.epsilon):
             found += too_narrow(report, partial(self.local_scale, problem.anchors))
         return found + magnified_rounding(report)
 
-    def span(self, problem: BuiltProblem) -> Span:
-        scale = None if self.local else partial(self.local_scale, problem.anchors)
-        return Span("Lower n_neighbors or epsilon, or take more landmarks", steps=2, scale=scale)
+    @property
+    def _in_plain_units(self) -> bool:
+        """Whether epsilon is a squared length of the data."""
+        return not self.local and getattr(self.edges, "local", None) is None and self.feature_metric is not None
+
+    def span(self, problem: BuiltProblem) -> Span | None:
+        if not np.isfinite(problem.bandwidth.epsilon):  # of affinities there is none
+            return None
+        scale = partial(self.local_scale, problem.anchors) if self._in_plain_units else None
+        remedy = "Lower n_neighbors or epsilon, or take more landmarks"
+        if not isinstance(self.choose_edges(problem.operator.size), AllPairs | Union):
+            remedy = "Lower epsilon or the radius, or take more landmarks"
+        return Span(remedy, steps=2, scale=scale)
+
+
+def _describe_cut(edges: EdgeRule, geometry: Geometry | None) -> str:
+    """Return a rule that cuts at a distance in words; a ball has its radius from the fitted ``geometry``."""
+    if isinstance(edges, Ball) and isinstance(geometry, SparseGraph):
+        edges = replace(edges, radius=geometry.radius)
+    elif isinstance(edges, Ball) and edges.radius == "auto":
+        return "ball"
+    return edges.describe().replace("in units of neighbour", "in units of landmark")
 
 
 def _bandwidth_of(geometry: Geometry, kernel: FittedKernel) -> Bandwidth:

@@ -20,16 +20,20 @@ from scipy.special import gammainc
 
 from .._loops import csr
 from .._runtime.threads import BLOCK_ENTRIES, Threads, block_rows, row_blocks
-from .._runtime.typing import Array, Axes, Interval, Matrix, Sparse
+from .._runtime.typing import POSITIVE, Array, Axes, Interval, Matrix, Sparse
 from ..data.checkpoints import Checkpoint
 from ..data.sources import Answer, InMemory, PartitionedRows, Source
 from ..data.sparse_rows import as_rows
 from ..distances import SearchedDistances, clip_entries
 from ..graphs import components
+from ..graphs.drawing import unit_floor
+from ..graphs.fitted import SparseGraph
 from ..graphs.nearest import NearestAnchors
+from ..graphs.pair_statistics import even_sample
 from ..graphs.protocols import FittedKernel, Geometry
 from ..neighbors import Lists, Search
 from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
+from .given_landmarks import GivenLandmarks
 from .operator import MarkovOperator, add_to_diagonal, links, scale_both_sides
 from .problem import NeighborLists
 
@@ -46,14 +50,31 @@ CHUNK_SHARE = 0.4  # share of the memory limit that a chunk may take
 PART_MEMORY = 1 << 29  # bytes for a pass over one partition of the rows, on one thread
 GRAM_BYTES = 1 << 26  # bytes of a piece of the Gram matrix, if it is summed in pieces
 SECOND_NEIGHBORS_PER_NEIGHBOR = 5  # second neighbours per neighbour: right for surfaces
+GRAPH_ENTRIES = 1.6  # entries of a chunk that stores values beside columns, relative to one that does not
+DENSE_FROM = 1 / 8  # share of the landmarks in a row from which dense products are quicker than sparse ones
+WIDTH_ROWS = 1024  # landmarks whose rows are counted, to know how many landmarks a row has
 
 
 @dataclass(frozen=True)
 class NearestLandmarks(Geometry):
-    """Squared distances to the k nearest landmarks, ties with the k-th included."""
+    """Squared distances to the k nearest landmarks, ties with the k-th included.
+
+    With ``local`` they are in local units, d^2 / (sigma(x) sigma_j), sigma the distance to neighbour ``local``.
+    """
 
     search: Annotated[Search, Axes("n d")]
     k: Annotated[int, Interval(1, "n")]
+    local: Annotated[int | None, Interval(1)] = None
+    sigma: Annotated[Array | None, Axes("n"), POSITIVE] = None
+    floor: float = 0.0  # of local units
+
+    @classmethod
+    def in_local_units(cls, search: Search, k: int, local: int, runner: Threads) -> NearestLandmarks:
+        """Return the geometry with the local units of the landmarks."""
+        nearest = cls(search, k, local=min(local, k))
+        sigma = nearest._units(nearest.lists(nearest.anchors, runner))
+        floor = unit_floor(sigma)
+        return replace(nearest, sigma=np.maximum(sigma, floor), floor=floor)
 
     @property
     def distances(self) -> SearchedDistances:
@@ -71,9 +92,17 @@ class NearestLandmarks(Geometry):
         lists = self.search.closest(clip_entries(Z), self.k, runner)
         return lists.nearest(self.k) if len(lists.index) > self.k * len(Z) else lists
 
+    def _units(self, lists: Lists) -> Array:
+        """Return the local units of the listed rows."""
+        assert self.local is not None
+        return np.maximum(np.sqrt(lists.kth(self.local)), self.floor)
+
     def cross(self, Z: Array) -> csr_array:
         lists = self.lists(Z, Threads(1))
-        return csr_array((lists.squared, lists.index, lists.ptr), shape=(len(Z), len(self.anchors)))
+        values = lists.squared
+        if self.sigma is not None:
+            values = values / (self._units(lists)[lists.rows()] * self.sigma[lists.index])
+        return csr_array((values, lists.index, lists.ptr), shape=(len(Z), len(self.anchors)))
 
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)
@@ -87,6 +116,7 @@ class Sums:
     log_mass: Array  # log mass of rows 0, `every`, 2 `every`, ...
     entries: float  # number of entries of W
     least: float  # least log mass of all rows of positive measure
+    lost: float = 0.0  # number of rows of positive measure with no weight on any landmark
 
     def join(self, later: Sums) -> Sums:
         """Return the sums over these rows and those that follow them."""
@@ -95,16 +125,22 @@ class Sums:
             np.append(self.log_mass, later.log_mass),
             self.entries + later.entries,
             min(self.least, later.least),
+            self.lost + later.lost,
         )
 
     @classmethod
-    def of(cls, seen: Array, log_mass: Array, measure: Array, entries: int, every: int, start: int) -> Sums:
-        least = float(log_mass.min(initial=np.inf, where=measure > 0))
-        return cls(seen, log_mass[-start % every :: every].copy(), float(entries), least)
+    def of(
+        cls, seen: Array, mass: Array, log_mass: Array, measure: Array, entries: int, every: int, start: int
+    ) -> Sums:
+        """Return the sums of rows whose weights have the sums ``mass``; ``log_mass``: their support."""
+        able = measure > 0
+        least, lost = float(log_mass.min(initial=np.inf, where=able)), float(np.count_nonzero(able & (mass <= 0)))
+        return cls(seen, log_mass[-start % every :: every].copy(), float(entries), least, lost)
 
     @classmethod
     def restore(cls, state: dict[str, Array]) -> Sums:
-        return cls(state["seen"], state["log_mass"], float(state["entries"]), float(state["least"]))
+        lost = float(state.get("lost", 0.0))
+        return cls(state["seen"], state["log_mass"], float(state["entries"]), float(state["least"]), lost)
 
 
 @dataclass(frozen=True)
@@ -175,6 +211,7 @@ class Passes(ABC):
         self.memory, self.checkpoint = memory, checkpoint
         self.kept: NeighborLists | None = None  # landmarks of each row, if they fit in memory
         self.low = -np.inf  # `PassSums.low`, set by the first pass
+        self.lost = 0  # number of rows with no weight on any landmark, set by the first pass
 
     @abstractmethod
     def _step(self, gram: bool) -> int:
@@ -232,6 +269,7 @@ class Passes(ABC):
         reference = Reference.of(sums.log_mass, weight)
         least = min(reference.lowest, sums.least - 1e-9)  # below every row
         self.low = max(least, min(reference.lowest, reference.typical + LITTLE_SUPPORT))
+        self.lost = int(sums.lost)
         return sums.seen, reference, float(sums.entries) / len(self.rows)
 
     def first_sums(self, every: int, start: int, offset: int = 0) -> Iterator[tuple[slice, Sums]]:
@@ -260,7 +298,9 @@ class Passes(ABC):
         count = len(seen)
         if alpha == 0:
             return np.ones(count), np.ones(count)
-        if isinstance(self.geometry, NearestAnchors):
+        if isinstance(self.geometry, GivenLandmarks):
+            return (seen * count / total) ** (-3 * alpha), np.ones(count)
+        if in_local_units(self.geometry):
             return (seen * count / total) ** (-2 * alpha), np.ones(count)
         among, mass, moment = self._landmarks_themselves()
         omega = (seen / total) ** -2 * (among / count) ** -1 * mass**2 / moment
@@ -328,6 +368,16 @@ class Passes(ABC):
             return np.maximum(np.log(mass), LOG_FLOOR)
 
 
+def in_local_units(geometry: Geometry) -> bool:
+    """Whether distances are measured in units of the landmarks around."""
+    return isinstance(geometry, NearestAnchors) or getattr(geometry, "sigma", None) is not None
+
+
+def measures_again(geometry: Geometry) -> bool:
+    """Whether a pass stores which landmarks a row has, and measures their distances again."""
+    return isinstance(geometry, NearestAnchors) or (isinstance(geometry, NearestLandmarks) and geometry.sigma is None)
+
+
 def _not_joined(earlier: Answer, later: Answer) -> Answer:
     raise AssertionError("`walk` joins answers of partitions only, and these rows are in memory or in a file")
 
@@ -338,12 +388,11 @@ def gram_step(landmarks: int) -> int:
 
 
 class DensePasses(Passes):
-    """Passes in which every row has weight on every landmark; blocks of rows run on several threads."""
+    """Passes in which every row has weight on every landmark, or on many; blocks of rows run on several threads."""
 
     def _table(self, points: Array) -> Array:
         W = self.affinities(points)
-        assert isinstance(W, np.ndarray)
-        return W
+        return W if isinstance(W, np.ndarray) else W.toarray()
 
     def _step(self, gram: bool) -> int:
         return gram_step(len(self.geometry.anchors)) if gram else block_rows(self.geometry.row_entries)
@@ -355,9 +404,11 @@ class DensePasses(Passes):
     def _look_first(
         self, every: int, offset: int, points: Array, measure: Array, start: int, *kept: NeighborLists
     ) -> Sums:
-        W = self._table(points)
-        log_mass = self._log_mass(W.sum(axis=1))
-        return Sums.of(W.T @ measure, log_mass, measure, W.size, every, offset + start)
+        seen = self.affinities(points)
+        entries = seen.size if isinstance(seen, np.ndarray) else seen.nnz
+        W = seen if isinstance(seen, np.ndarray) else seen.toarray()
+        mass = W.sum(axis=1)
+        return Sums.of(W.T @ measure, mass, self._log_mass(mass), measure, entries, every, offset + start)
 
     def _look_second(self, gain: Array, points: Array, measure: Array, start: int, *kept: NeighborLists) -> Array:
         W = self._over_root_degrees(gain, points, measure)
@@ -497,10 +548,10 @@ class NearPasses(Passes):
         W = self._weights(measured)
         sums, mass = np.zeros(len(self.geometry.anchors)), np.empty(len(lists.order))
         csr.sums_both_ways(lists.ptr, lists.index, W, measure, sums, mass)
-        log_mass, in_order = np.empty(len(mass)), np.empty(len(mass))
-        in_order[lists.order] = measure
+        log_mass, in_order, mass_in_order = np.empty(len(mass)), np.empty(len(mass)), np.empty(len(mass))
+        in_order[lists.order], mass_in_order[lists.order] = measure, mass
         log_mass[lists.order] = self._log_mass(mass) if support is None else support
-        return Sums.of(sums, log_mass, in_order, len(W), every, offset + start)
+        return Sums.of(sums, mass_in_order, log_mass, in_order, len(W), every, offset + start)
 
     def pieces(self) -> list[slice]:
         count = len(self.geometry.anchors)
@@ -529,16 +580,101 @@ class NearPasses(Passes):
         among = np.bincount(lists.index, weights=W, minlength=len(last))
         if self.geometry.k == len(last):  # nothing is cut off
             return among, np.ones(len(last)), np.ones(len(last))
-        middle = np.median(last) or np.median(last[last > 0]) if last.any() else 1.0  # copies may have radius 0
-        last = np.maximum(last, LEAST_RADIUS**2 * middle)
-        half, cut = local_dimension(lists) / 2, last / (2 * self.kernel.bandwidth.epsilon)
-        return among, *(np.maximum(gammainc(power, cut), TINY) for power in (half, half + 1))
+        return among, *cut_moments(last, local_dimension(lists), self.kernel.bandwidth.epsilon)
 
     def _restore_gram(self, state: dict[str, Array], count: int) -> Sparse | None:
         return csr_array((state["data"], state["indices"], state["indptr"]), (count,) * 2) if "data" in state else None
 
     def add(self, G: Matrix | None, part: Matrix) -> Matrix:
         return part if G is None else add_sums(G, part)
+
+
+class GraphPasses(NearPasses):
+    """Passes in which a row has weight on the landmarks that the geometry joins it to, perhaps on none.
+
+    The values of a chunk are stored beside its columns, and not computed again if the chunk holds all rows.
+    """
+
+    geometry: Geometry  # type: ignore[assignment]
+    width = 1.0  # about how many landmarks a row has
+
+    @property
+    def _width(self) -> int:
+        return math.ceil(self.width)
+
+    def _step(self, gram: bool) -> int:
+        rows, features = self.rows.shape
+        given = isinstance(self.geometry, GivenLandmarks)  # rows are as long as their entries
+        return chunk_rows(rows, 0 if given else features, math.ceil(GRAPH_ENTRIES * self.width), self.memory)
+
+    def _find_neighbors(self, points: Array, bar: Any, runner: Threads) -> NeighborLists:
+        geometry, search = self.geometry, None
+        if isinstance(geometry, SparseGraph | NearestLandmarks):
+            search = geometry.search
+        order = np.arange(len(points)) if search is None else search.arrange(points, runner)
+
+        def see(part: slice) -> Sparse:
+            seen = geometry.cross(points[order[part]])
+            assert not isinstance(seen, np.ndarray)
+            return seen
+
+        found = list(runner.map(see, row_blocks(len(points), max(64, geometry.row_entries, self._width)), "neighbours"))
+        counts = np.concatenate([np.diff(seen.indptr) for seen in found])
+        index, values = (np.concatenate(part) for part in zip(*((seen.indices, seen.data) for seen in found)))
+        bar.update(len(points))
+        return NeighborLists(
+            order=order,
+            ptr=np.append(0, np.cumsum(counts, dtype=np.int64)),
+            index=index.astype(np.int32, copy=False),
+            distances=None if search is None else search.distances,
+            values=values,
+        )
+
+    def _lists(self, points: Array, kept: NeighborLists) -> Lists:
+        assert kept.values is not None
+        return Lists(kept.ptr, kept.index, kept.values.copy())
+
+    def _weights(self, lists: Lists) -> Array:
+        W = lists.squared
+        self.runner.run(lambda part: self.kernel.affinity(W[part]), row_blocks(len(W), 4))
+        return W
+
+    def _local_mass(self, lists: Lists) -> Array | None:
+        """Return the log mass of each row by weights that fall with the distance; None: by those of the kernel."""
+        witness = self.kernel.witness(lists.squared)
+        return None if witness is None else self._log_mass(np.bincount(lists.rows(), witness, len(lists.ptr) - 1))
+
+    def _landmarks_themselves(self) -> tuple[Array, Array, Array]:
+        geometry, points = self.geometry, self.geometry.anchors
+        among, whole = np.zeros(len(points)), np.ones(len(points))
+        for block in row_blocks(len(points), max(64, geometry.row_entries, self._width)):
+            W: Any = self.affinities(points[block])
+            among += W.sum(axis=0)
+        if not isinstance(geometry, SparseGraph) or geometry.radii is None:  # the same radius everywhere
+            return among, whole, whole
+        lists = geometry.search.closest(points, geometry.k, self.runner).nearest(geometry.k)
+        return among, *cut_moments(geometry.radii, local_dimension(lists), self.kernel.bandwidth.epsilon)
+
+
+def landmarks_per_row(geometry: Geometry) -> float:
+    """Return about how many landmarks a row has: the mean over rows that lie on a landmark."""
+    points = geometry.anchors[even_sample(geometry.anchors, WIDTH_ROWS)]
+    blocks = row_blocks(len(points), geometry.row_entries)
+    entries = (np.count_nonzero(np.isfinite(_values(geometry.cross(points[block])))) for block in blocks)
+    return max(1.0, sum(entries) / len(points))
+
+
+def _values(measured: Matrix) -> Array:
+    values: Array = measured if isinstance(measured, np.ndarray) else measured.data
+    return values
+
+
+def cut_moments(squared: Array, dimension: float, epsilon: float) -> tuple[Array, Array]:
+    """Return the mass and the second moment of a Gaussian that is cut at these squared radii, relative to the whole."""
+    middle = np.median(squared) or np.median(squared[squared > 0]) if squared.any() else 1.0  # copies: radius 0
+    cut, half = np.maximum(squared, LEAST_RADIUS**2 * middle) / (2 * epsilon), dimension / 2
+    mass, moment = (np.maximum(gammainc(power, cut), TINY) for power in (half, half + 1))
+    return mass, moment
 
 
 def _pieces(rows: int, row_bytes: int) -> list[slice]:

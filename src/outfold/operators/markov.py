@@ -34,6 +34,7 @@ from .operator import (
     fill_empty_rows,
     links,
     not_rounding,
+    put_rows,
     scale_both_sides,
 )
 from .spectrum import spectral_dimension
@@ -43,7 +44,7 @@ from .spectrum import spectral_dimension
 class MarkovRule(RowRule):
     """p(x, .) = softmax_j(log w(x, x_j) + log m_j - alpha log q_j); the density of x cancels.
 
-    A row with nothing in reach is its nearest anchor, with support -inf.
+    A row with nothing in reach is its nearest anchor, or has that anchor's row (``as_nearest``), with support -inf.
     """
 
     geometry: Annotated[Geometry, Axes("n d")]
@@ -52,6 +53,7 @@ class MarkovRule(RowRule):
     gain: Annotated[Array, Axes("n"), POSITIVE]  # m / q^alpha
     stationary: Annotated[Array | None, Axes("n")] = None  # pi of the anchors
     log_total: float = 0.0  # log sum m d
+    as_nearest: bool = False  # anchors are embedded by their own rows, and so are rows with nothing in reach
 
     @property
     def row_entries(self) -> int:
@@ -82,7 +84,15 @@ class MarkovRule(RowRule):
         return self.geometry.sees_nothing(Z)
 
     def at_nearest(self, Z: Array) -> Rows:
-        return self.rows(self.geometry.anchors[self.nearest(Z)])
+        at, anchors = self.nearest(Z), self.geometry.anchors
+        if anchors.ndim == 2:
+            return self.rows(anchors[at])
+        one, lost = (
+            np.ones(len(at)),
+            np.full(len(at), -np.inf),
+        )  # the row of a landmark is not known: it is the landmark
+        weights = csr_array((one, at, np.arange(len(at) + 1)), shape=(len(at), len(anchors)))
+        return Rows(weights=weights, log_degree=lost, log_mass=lost)
 
     def markov_chain(self) -> MarkovChain | None:
         return MarkovChain(rule=self, anchors=self.geometry.anchors, measure=self.measure, stationary=self.stationary)
@@ -111,11 +121,17 @@ class MarkovRule(RowRule):
 
     def _sparse(self, Z: Array, measured: Sparse) -> Rows:
         empty = np.flatnonzero(np.diff(measured.indptr) == 0)
-        if len(empty):
-            measured = fill_empty_rows(measured, empty, self.geometry.nearest(Z[empty]))
+        alone = empty
+        if len(empty) and self.as_nearest and self.geometry.anchors.ndim == 2:
+            seen_there = self.geometry.cross(self.geometry.anchors[self.geometry.nearest(Z[empty])])
+            assert not isinstance(seen_there, np.ndarray)
+            measured, alone = put_rows(measured, empty, seen_there), empty[np.diff(seen_there.indptr) == 0]
+        if len(alone):
+            measured = fill_empty_rows(measured, alone, self.geometry.nearest(Z[alone]))
         ptr, columns = measured.indptr, measured.indices
         witness = self.kernel.witness(measured.data)
         seen, factor = self.kernel.logs(measured.data)
+        seen[ptr[alone]] = 0.0  # weight 1, whether the kernel takes distances or affinities
         log_degree = np.empty(len(Z))
         exponentials.softmax_rows(ptr, columns, seen, factor, self.gain, self.measure, log_degree)
         log_mass = log_degree.copy()

@@ -56,11 +56,17 @@ class Rows:
 
 def fill_empty_rows(measured: Sparse, empty: Array, nearest: Array) -> Sparse:
     """Give empty rows one entry, at distance 0, for their nearest anchor."""
-    counts = np.diff(measured.indptr)
-    rows = np.append(np.repeat(np.arange(len(counts)), counts), empty)
+    one = csr_array((np.zeros(len(empty)), nearest, np.arange(len(empty) + 1)), shape=(len(empty), measured.shape[1]))
+    return put_rows(measured, empty, one)
+
+
+def put_rows(measured: Sparse, empty: Array, others: Sparse) -> Sparse:
+    """Give empty rows the entries of ``others``, one row for each."""
+    counts, more = np.diff(measured.indptr), np.diff(others.indptr)
+    rows = np.append(np.repeat(np.arange(len(counts)), counts), np.repeat(empty, more))
     order = np.argsort(rows, kind="stable")
-    counts[empty] = 1
-    data, columns = np.append(measured.data, np.zeros(len(empty))), np.append(measured.indices, nearest)
+    counts[empty] = more
+    data, columns = np.append(measured.data, others.data), np.append(measured.indices, others.indices)
     result: Sparse = csr_array((data[order], columns[order], np.append(0, np.cumsum(counts))), shape=measured.shape)
     return result
 

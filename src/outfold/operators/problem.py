@@ -77,6 +77,11 @@ class Eigenproblem:
         return False
 
     @property
+    def between_rows(self) -> bool:
+        """Whether the matrix is precomputed and square: every row has a column."""
+        return self.given
+
+    @property
     def sees_every_row(self) -> bool:
         """Whether a training row sees itself, landmark or not."""
         return False
@@ -236,7 +241,7 @@ class NeighborLists:
     order: Array  # row i of the lists is row order[i] of the data
     ptr: Array
     index: Array
-    distances: SearchedDistances  # to the anchors
+    distances: SearchedDistances | None  # to the anchors; None: the rows are precomputed, and `values` are theirs
     values: Array | None = None  # what the geometry's ``cross`` returns for them; None: computed from ``distances``
     units: NearestAnchors | None = None  # the geometry, if its ``cross`` returns distances in local units
 
@@ -245,6 +250,7 @@ class NeighborLists:
         entries = slice(self.ptr[rows.start], self.ptr[rows.stop])
         index = self.index[entries]
         ptr = self.ptr[rows.start : rows.stop + 1] - self.ptr[rows.start]
+        assert self.distances is not None
         if self.values is not None:
             shape = (len(points), len(self.distances.anchors))
             known: Sparse = csr_array((self.values[entries].copy(), index, ptr), shape=shape)
