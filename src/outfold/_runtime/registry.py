@@ -54,7 +54,7 @@ STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the c
     "operators.laplacian": "LaplacianRule Unnormalized",
     "operators.local_weights": "BarycentricRule Reconstruction=LocalWeights",
     "operators.low_rank": "LowRankRule LowRankDiffusion",
-    "operators.markov": "MarkovRule CanonicalRule Markov",
+    "operators.markov": "MarkovRule CanonicalRule LooplessRule Markov",
     "operators.neighbor_walk": "NeighborWalk WalkRule",
     "operators.variable_rates": "RateRule Generator",
     "solvers.auto": "AutoSolver=Auto",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, ClassVar, TypedDict
 
 import numpy as np
 
 from .. import bandwidths, distances, extensions, graphs, kernels, solvers
-from .._runtime.typing import Array, Interval, Options
+from .._runtime.typing import FLAG, Array, Interval, Options
 from ..engine.fit import Recipe
 from ..graphs import rules
 from ..graphs.given import SYMMETRIZE
@@ -149,6 +149,10 @@ class AffinityMethod(SpectralMethod):
         If the graph is disconnected: make contrasts between its components the first coordinates; raise; embed
         the largest and extend to the rest; or join them by the shortest bridges (each with the weight of the longest
         edge at its ends).
+    diagonal : bool
+        False: a sample is not its own neighbour. Degrees and walk leave out one copy of each sample (a weight of 3
+        counts as two copies beside it; of weights below 1, the least is left out). For kernels "gaussian",
+        "self_tuning" and "continuous_knn".
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
         ``LowRank()`` with landmarks solves the operator of all rows by a low-rank kernel through the landmarks
         (Gaussian kernel, n_neighbors "auto" or None, components "warn" or "error").
@@ -161,10 +165,15 @@ class AffinityMethod(SpectralMethod):
     metric: MetricChoice = "euclidean"
     symmetrize: Annotated[str, Options(*SYMMETRIZE)] = "auto"
     components: Annotated[str, Options("warn", "error", "largest", "join"), After("landmarks")] = "warn"
+    diagonal: Annotated[bool, FLAG, After("components")] = True
     _takes_graphs = True
 
     def _over_affinities(self, normalization: Markov | Unnormalized) -> Eigenproblem:
         """Return the eigenproblem of the normalised affinities; with LowRank() that of all rows, by landmarks."""
+        if not self.diagonal:
+            self._check_without_diagonal()
+            if isinstance(normalization, Markov):  # an unnormalised Laplacian does not depend on the diagonal
+                normalization = replace(normalization, diagonal=False)
         if self._walks():
             return self._walk(normalization)
         stages = self._stages()
@@ -194,6 +203,30 @@ class AffinityMethod(SpectralMethod):
         return Affinities(
             **stages, normalization=normalization, components=self.components, given_distances=precomputed
         )
+
+    def _check_without_diagonal(self) -> None:
+        """Refuse kernels whose walk or matrix has no entry of a sample with itself that could be left out."""
+        kernel = self._resolved_kernel()
+        if isinstance(self.solver, solvers.LowRank):
+            raise ValueError(
+                f"diagonal=False changes every row, so the kernel is no longer of low rank: leave out "
+                f"solver={self.solver!r}, or pass diagonal=True."
+            )
+        if callable(kernel):
+            raise ValueError(
+                "diagonal=False needs a kernel with k(x, x) = 1, and a callable may have any: return 0 for equal rows, "
+                "or pass diagonal=True."
+            )
+        if kernel in IN_LOCAL_UNITS:
+            raise ValueError(
+                f"kernel={self.kernel!r} walks from a sample to an anchor and on to a sample, so there is no diagonal "
+                "to leave out. Pass kernel='gaussian' or 'cosine', or diagonal=True."
+            )
+        if kernel == "precomputed":
+            raise ValueError(
+                "kernel='precomputed': the diagonal of the matrix says whether a sample is its own neighbour, so set "
+                "it there (np.fill_diagonal(W, 0)) and pass diagonal=True."
+            )
 
     def _resolved_kernel(self) -> str | Callable[[Array, Array], float]:
         """Return the kernel that "auto" means, or the given one; an object by its name."""

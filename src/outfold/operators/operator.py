@@ -189,6 +189,8 @@ class MarkovOperator(Operator):
     mass: Array  # q = W m
     total: float = 1.0  # sum m d, so that m d / total is ``stationary``
     pace: Array | None = None  # 1 - probability of staying, per anchor; None if no anchor waits
+    # The weight of one copy of the anchor in its row, relative to the degree; None: the walk may stay where it is.
+    own: Array | None = None
     filterable: ClassVar[bool] = True
 
     def trace(self) -> float:
@@ -347,6 +349,10 @@ class Normalization:
     def unit_columns(self) -> bool:
         """Whether coordinates have length 1 over the anchors, so that they shrink as rows are added."""
         return False
+
+    def of_operator(self, operator: Operator) -> Normalization:
+        """Return the normalisation with what it must know of its operator, to say how rounding grows."""
+        return self
 
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         """Return the basis: ``row(x) @ basis`` is the embedding of x."""
