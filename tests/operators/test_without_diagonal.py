@@ -5,7 +5,7 @@ import pytest
 
 from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering, graphs, kernels
 from outfold.solvers import LowRank
-from tests.catalogue import quietly, up_to_signs
+from catalogue import quietly, up_to_signs
 
 EPSILON = 0.8
 ALL_PAIRS = {"kernel": "gaussian", "epsilon": EPSILON}

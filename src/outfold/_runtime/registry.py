@@ -46,6 +46,7 @@ STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the c
     "operators.affinity_graph": "Affinities",
     "operators.centred": "SquaredDistances CentredRule Kernels Distant Centring",
     "operators.cluster_count": "ClusterCount",
+    "operators.cosine_pairs": "CosineRule CosinePairs",
     "operators.gaussian_pairs": "GaussianPairs",
     "operators.geodesic": "Geodesics Geodesic",
     "operators.heat_potential": "Decay DecayRule HeatPotential",

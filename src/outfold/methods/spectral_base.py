@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import field, replace
-from typing import Annotated, ClassVar, TypedDict
+from typing import Annotated, Any, ClassVar, TypedDict
 
 import numpy as np
 
 from .. import bandwidths, distances, extensions, graphs, kernels, solvers
-from .._runtime.typing import FLAG, Array, Interval, Options
+from .._runtime.typing import FLAG, Array, Data, Interval, Options
 from ..engine.fit import Recipe
 from ..graphs import rules
 from ..graphs.given import SYMMETRIZE
 from ..graphs.protocols import EdgeRule
-from ..landmarks import Enough, Landmarks
+from ..landmarks import AllRows, Enough, Landmarks
 from ..operators.affinity_graph import BINARY, Affinities
+from ..operators.cosine_pairs import CosinePairs, refuse_negative
 from ..operators.gaussian_pairs import GaussianPairs
 from ..operators.laplacian import Unnormalized
 from ..operators.low_rank import LowRankDiffusion
@@ -37,7 +38,16 @@ from .parameters import (
     SolverChoice,
 )
 
-AFFINITY_KERNELS = ("auto", "adaptive", "variable", "gaussian", "self_tuning", "continuous_knn", "precomputed")
+AFFINITY_KERNELS = (
+    "auto",
+    "adaptive",
+    "variable",
+    "gaussian",
+    "cosine",
+    "self_tuning",
+    "continuous_knn",
+    "precomputed",
+)
 LOCAL_NEIGHBOR = {"self_tuning": 7, "continuous_knn": 7}  # kernels in local units: the neighbour that sets the unit
 IN_LOCAL_UNITS = ("adaptive", "variable")
 
@@ -121,13 +131,15 @@ class AffinityMethod(SpectralMethod):
     epsilon : float, rule name or rule
         Gaussian kernel: w = exp(-d^2 / (2 epsilon)). Names of rules: "auto", "median", "neighbor", "percentile",
         "slope". Adaptive and variable kernels: the width in local units, 1 by default.
-    kernel : "auto", "adaptive", "variable", "gaussian", "self_tuning", "continuous_knn", "precomputed" or callable
+    kernel : "auto", "adaptive", "variable", "gaussian", "cosine", "self_tuning", ... or callable
         "auto": "gaussian" if ``epsilon`` is given, or ``threshold``, or a rule other than a number of neighbours, or
         ``solver=LowRank()``, or ``extension="least_squares"``; else "adaptive". "adaptive":
         w = exp(-d^2 / (epsilon (r(x)^2 + r(y)^2))), r the root mean square distance to the nearest neighbours:
         diffusion in local units, for tables, images, clusters and noise. "variable": the same, with the generator of
         Laplace-Beltrami whatever the density (Berry and Harlim, 2016), for clean samples of a manifold;
-        ``outfold.kernels.Variable(dim=2)`` if its dimension is known. "self_tuning":
+        ``outfold.kernels.Variable(dim=2)`` if its dimension is known. "cosine": the cosine between all pairs of rows
+        with entries >= 0 (counts, words of documents, peaks of cells), dense or sparse, without a table of pairs: time
+        and memory are linear in the entries that are not 0. "self_tuning":
         d^2 / (sigma(x) sigma_j), sigma the distance to the 7th neighbour, of the 15 nearest; "continuous_knn":
         edges with d^2 <= delta^2 rho(x) rho_j, all of weight 1 (``n_neighbors=Ball(delta)`` sets delta, an int
         the neighbour rho is measured to); "precomputed": X holds affinities, and
@@ -152,7 +164,7 @@ class AffinityMethod(SpectralMethod):
     diagonal : bool
         False: a sample is not its own neighbour. Degrees and walk leave out one copy of each sample (a weight of 3
         counts as two copies beside it; of weights below 1, the least is left out). For kernels "gaussian",
-        "self_tuning" and "continuous_knn".
+        "cosine", "self_tuning" and "continuous_knn".
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
         ``LowRank()`` with landmarks solves the operator of all rows by a low-rank kernel through the landmarks
         (Gaussian kernel, n_neighbors "auto" or None, components "warn" or "error").
@@ -176,6 +188,8 @@ class AffinityMethod(SpectralMethod):
                 normalization = replace(normalization, diagonal=False)
         if self._walks():
             return self._walk(normalization)
+        if self._resolved_kernel() == "cosine":
+            return self._cosine_pairs(normalization)
         stages = self._stages()
         if isinstance(self.solver, solvers.LowRank):
             self._check_low_rank(self.solver, stages)
@@ -307,6 +321,55 @@ class AffinityMethod(SpectralMethod):
         if kernel == kernels.Gaussian(bandwidths.Fixed(math.inf)):
             raise ValueError(BINARY)
         return GaussianPairs(metric=metric, kernel=kernel, normalization=normalization, components=self.components)
+
+    def _cosine_pairs(self, normalization: Markov | Unnormalized) -> CosinePairs:
+        """Return the eigenproblem of all pairs by their cosine."""
+        if not isinstance(normalization, Markov):
+            raise ValueError(
+                "kernel='cosine' is for Markov operators, of which it needs products only: pass "
+                "laplacian='random_walk', or kernel='gaussian' with metric='cosine'."
+            )
+        if self.n_neighbors not in (None, "auto") or self.threshold is not None:
+            raise ValueError(
+                f"kernel='cosine' keeps all pairs and makes no table of them: n_neighbors={self.n_neighbors!r}, "
+                f"threshold={self.threshold!r} will not do. Leave them at their defaults, or keep the nearest by the "
+                "angle: metric='cosine' with kernel='adaptive' or 'gaussian'."
+            )
+        if self._epsilon_is_given():
+            raise ValueError(
+                f"kernel='cosine' has no width, so epsilon={self.epsilon!r} would do nothing. Leave it out, or pass "
+                "kernel='gaussian' with metric='cosine'."
+            )
+        if self.metric != "euclidean":
+            raise ValueError(
+                f"kernel='cosine' is a function of the features alone, so metric={self.metric!r} would do nothing. "
+                "Leave it out, or pass kernel='adaptive' or 'gaussian' with metric='cosine'."
+            )
+        if self.components == "join":
+            raise ValueError(
+                "components='join' adds edges, and kernel='cosine' stores none: pass 'warn', 'error' or 'largest'."
+            )
+        if isinstance(self.solver, solvers.LowRank | solvers.ShiftInvert | solvers.Lobpcg) or self.solver in (
+            "shift_invert",
+            "lobpcg",
+        ):
+            raise ValueError(
+                f"solver={self.solver!r} needs the matrix of all pairs, and kernel='cosine' makes products with it "
+                "only: pass 'auto', 'lanczos' or 'dense'."
+            )
+        every = isinstance(parameters.landmark_choice(self.landmarks, self._auto_landmarks), AllRows)
+        return CosinePairs(normalization=normalization, components=self.components, every=every)
+
+    def _validate(self, X: Data, *, reset: bool) -> Array:
+        values = super()._validate(X, reset=reset)
+        if self.kernel == "cosine":
+            refuse_negative(values if isinstance(values, np.ndarray) else values.data)
+        return values
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = tags.input_tags.positive_only or self.kernel == "cosine"
+        return tags
 
     def _solver(self) -> solvers.Solver:
         return self.solver if isinstance(self.solver, solvers.LowRank) else super()._solver()

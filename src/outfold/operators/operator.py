@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -166,6 +167,11 @@ class Operator:
         """
         return None
 
+    @property
+    def smaller_side(self) -> SmallerSide | None:
+        """Return the eigenproblem of B'B, if the operator is B B' and B has fewer columns than rows."""
+        return None
+
     def crowding(self) -> float:
         """Return an upper bound on the distance of the next eigenvalue from ``top``.
 
@@ -177,6 +183,14 @@ class Operator:
         V = (self.smooth - self.stationary @ self.smooth) * root
         V = V[:, np.linalg.norm(V, axis=0) > 0]
         return float((self.top - (V * self.matmat(V)).sum(axis=0) / (V * V).sum(axis=0)).min(initial=self.spread))
+
+
+class SmallerSide(NamedTuple):
+    """The operator B'B in the place of B B', and the way between their eigenvectors."""
+
+    operator: Operator
+    there: Callable[[Array], Array]  # B' times vectors
+    back: Callable[[Array], Array]  # B times vectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,6 +371,10 @@ class Normalization:
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         """Return the basis: ``row(x) @ basis`` is the embedding of x."""
         raise AssertionError("a normalisation says what its basis is")
+
+    def basis_of(self, functions: Array, vectors: Array, eigenvalues: Array) -> Array:
+        """Return the basis from the eigenvectors of the operator and the same as functions on the anchors."""
+        return self.basis(functions, eigenvalues)
 
     def eigenvalues(self, operator_values: Array) -> Array:
         """Return eigenvalues of the method from those of the operator."""
