@@ -414,27 +414,6 @@ def stored_values(indptr: Array, indices: Array, values: Array, ptr: Array, colu
             out[p] = values[at] if at < high and indices[at] == columns[p] else np.inf
 
 
-@loop_with(FUSED)
-def add_gram(
-    indptr: Array, indices: Array, data: Array, weights: Array, V: Array, out: Array, start: int, stop: int
-) -> None:
-    """out += B' diag(weights) B V for the sparse rows B from ``start`` to ``stop``, in one pass over them."""
-    width = V.shape[1]
-    image = np.empty(width, V.dtype)
-    for i in range(start, stop):
-        image[:] = 0
-        for p in range(indptr[i], indptr[i + 1]):
-            value, row = data[p], V[indices[p]]
-            for c in range(width):
-                image[c] += value * row[c]
-        for c in range(width):
-            image[c] *= weights[i]
-        for p in range(indptr[i], indptr[i + 1]):
-            value, row = data[p], out[indices[p]]
-            for c in range(width):
-                row[c] += value * image[c]
-
-
 @Loop
 def label_columns(indptr: Array, indices: Array, columns: int) -> Array:
     """Return a column of the same component for each column, (columns,): a row connects the columns that it stores."""

@@ -21,6 +21,7 @@ from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from .._loops import csr
 from .._runtime.memory import check_fits, free_memory
@@ -132,22 +133,40 @@ def _multiply(U: Array, V: Array, runner: Threads) -> Array:
     return product
 
 
-def _gram(U: Array, weights: Array, V: Array, runner: Threads) -> Array:
-    """Return U' diag(weights) U V; the rows are cut into pieces that depend on their number alone."""
-    V = np.ascontiguousarray(V)
+@dataclass(frozen=True)
+class GramProduct:
+    """Products with U' diag(weights) U. The rows are cut into pieces that depend on their number alone."""
+
+    pieces: list[Any]  # rows of U that share its memory
+    weights: list[Array]
+    runner: Threads
+
+    @classmethod
+    def of(cls, U: Array, weights: Array, runner: Threads) -> GramProduct:
+        step = max(1024, -(-len(U) // PIECES))
+        blocks = [slice(start, min(start + step, len(U))) for start in range(0, len(U), step)]
+        return cls([_view(U, block) for block in blocks], [weights[block] for block in blocks], runner)
+
+    def __call__(self, V: Array) -> Array:
+        V = np.ascontiguousarray(V)
+        sums = np.zeros((len(self.pieces), *V.shape))
+
+        def fill(block: slice) -> None:
+            part, weights = self.pieces[block.start], self.weights[block.start]
+            sums[block.start] = part.T @ (weights[:, None] * (part @ V))
+
+        self.runner.run(fill, [slice(at, at + 1) for at in range(len(self.pieces))])
+        total: Array = sums.sum(axis=0)
+        return total
+
+
+def _view(U: Array, block: slice) -> Any:  # noqa: ANN401  # SciPy has no types
+    """Return some of the rows, in the same memory."""
     if not isinstance(U, SparseRows):
-        dense: Array = U.T @ (weights[:, None] * (U @ V))
-        return dense
-    step = max(1024, -(-len(U) // PIECES))
-    blocks = [slice(start, min(start + step, len(U))) for start in range(0, len(U), step)]
-    sums = np.zeros((len(blocks), *V.shape))
-
-    def fill(block: slice) -> None:
-        csr.add_gram(U.indptr, U.indices, U.data, weights, V, sums[block.start // step], block.start, block.stop)
-
-    runner.run(fill, blocks)
-    total: Array = sums.sum(axis=0)
-    return total
+        return U[block]
+    a, b = U.indptr[block.start], U.indptr[block.stop]
+    rows = U.data[a:b], U.indices[a:b], U.indptr[block.start : block.stop + 1] - a
+    return csr_array(rows, shape=(block.stop - block.start, U.shape[1]))
 
 
 # -- the row of any point --------------------------------------------------------------------
@@ -285,12 +304,15 @@ class CosineOperator(MarkovOperator):
             return "smaller_side", f"products through {self.rows.shape[1]} features, {told}"
         return "krylov", f"products through {self.rows.shape[1]} features, {told}"
 
-    @property
-    def smaller_side(self) -> SmallerSide | None:
+    def slack(self, last: float) -> float:
+        return 1e-10 + 1e-2 * abs(last)
+
+    @cached_property
+    def smaller_side(self) -> SmallerSide | None:  # type: ignore[override]
         if self.left_out is not None or self.rows.shape[1] >= len(self.rows):
             return None
         features = self.rows.shape[1]
-        product = partial(_gram, self.rows, np.square(self.factor), runner=self.runner)
+        product = GramProduct.of(self.rows, np.square(self.factor), self.runner)
         inner = FeatureOperator(
             matrix=Implicit((features, features), product),
             measure=self.measure,
@@ -452,7 +474,7 @@ class GramLook:
         U = unit_rows(points)
         weight = measure * (U @ self.mass) ** -self.alpha / (U @ self.degrees)
         if self.V is not None:
-            return _gram(U, weight, self.V, Threads(1)), float(weight.sum())
+            return GramProduct.of(U, weight, Threads(1))(self.V), float(weight.sum())
         if not isinstance(U, SparseRows):
             return U.T @ (weight[:, None] * U), float(weight.sum())
         out = np.zeros((U.shape[1], U.shape[1]))

@@ -10,7 +10,7 @@ from .._runtime.typing import Array
 from ..operators import operator as operators
 from ..operators.operator import Operator
 from .dense import Dense
-from .krylov import Krylov
+from .lanczos import Lanczos
 from .session import Session, Solver, orthogonal_to
 
 DENSE_SHARE = 4  # one in this many eigenpairs, or more, are computed by LAPACK
@@ -21,10 +21,6 @@ class SmallerSide(Solver):
     """Eigenvectors v of B'B give eigenvectors B v of B B', with the same eigenvalues; all others are 0."""
 
     tol: float = 1e-12
-
-    @property
-    def complete(self) -> bool:
-        return True
 
     def start(self, operator: Operator) -> Session:
         side = operator.smaller_side
@@ -44,9 +40,9 @@ class _SmallerSideSession:
         images /= np.linalg.norm(images, axis=0)
         there = min(count, inner.size - images.shape[1])
         few = inner.size > DENSE_SHARE * (count + images.shape[1] + 8)
-        solver = Krylov(tol=self.tol) if few and not isinstance(inner.matrix, np.ndarray) else Dense()
+        solver = Lanczos(self.tol) if few and not isinstance(inner.matrix, np.ndarray) else Dense()
         if there > 0:
-            values, vectors = solver.start(inner).top(images, there)
+            values, vectors = solver.start(inner).top(images, there, rough)
         else:
             values, vectors = np.empty(0), images[:, :0]
         vectors = self.side.back(vectors)
