@@ -26,10 +26,9 @@ from scipy.sparse import csr_array
 from .._loops import csr
 from .._runtime.memory import check_fits, free_memory
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import POSITIVE, Array, Axes
+from .._runtime.typing import POSITIVE, SPARSE_ROWS, Array, Axes
 from ..data.sources import Answer, InMemory, Join, Look, Source
 from ..data.sparse_rows import SparseRows
-from ..distances import Metric
 from ..extensions.samples import SEED
 from ..graphs.components import Components
 from ..landmarks import Anchors, AtMost
@@ -47,7 +46,6 @@ PIECES = 8  # of the rows, each with a table of its own that is summed afterward
 ISOLATED = 1e-10  # mass of all others, below which a row stays its own neighbour without the diagonal
 GRAM_SHARE = 0.25  # of the free memory, that tables of features x features may take in a pass
 GRAM_UP_TO = 8000  # features
-STREAMED_TOLERANCE = 1e-10  # relative residual, where a product is a pass over the rows
 
 
 # -- rows of length 1 ------------------------------------------------------------------------
@@ -196,7 +194,7 @@ class CosineRule(RowRule):
 
     mass: Annotated[Array, Axes("d")]  # U'm: u(x) @ mass is q(x)
     degree: Annotated[Array, Axes("n")]  # g
-    anchors: Annotated[Array, Axes("m d")]  # training rows, at most REFERENCE_ROWS
+    anchors: Annotated[Array, Axes("m d"), SPARSE_ROWS]  # training rows, at most REFERENCE_ROWS
     alpha: float
     total: Annotated[float, POSITIVE]  # sum m d
     canonical: bool
@@ -308,7 +306,7 @@ class CosineOperator(MarkovOperator):
         return 1e-10 + 1e-2 * abs(last)
 
     @cached_property
-    def smaller_side(self) -> SmallerSide | None:  # type: ignore[override]
+    def smaller_side(self) -> SmallerSide | None:
         if self.left_out is not None or self.rows.shape[1] >= len(self.rows):
             return None
         features = self.rows.shape[1]
@@ -504,9 +502,8 @@ def _counted(points: Array, measure: Array) -> tuple[Array, Array, Array]:
 def feature_labels(U: Array) -> Array:
     """Return a feature of the same component for each feature; a row connects the features that are not 0 in it."""
     features = U.shape[1]
-    if not isinstance(U, SparseRows):
-        if len(U) and (U > 0).all(axis=1).any():
-            return np.zeros(features, dtype=np.int64)
+    if not isinstance(U, SparseRows) and (U > 0).all(axis=1).any():
+        return np.zeros(features, dtype=np.int64)
     stored = U if isinstance(U, SparseRows) else SparseRows(U)
     labels: Array = csr.label_columns(stored.indptr, stored.indices, features)
     return labels
@@ -560,8 +557,9 @@ class CosinePairs(Eigenproblem):
         return self.normalization.merges_copies
 
     @property
-    def feature_metric(self) -> Metric:
-        return Metric("cosine")
+    def weighs_scales(self) -> bool:
+        """Return False: counts have the scales they have."""
+        return False
 
     @property
     def against_outliers(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._runtime.threads import blas_threads
 from .._runtime.typing import Array
 from ..operators import operator as operators
 from ..operators.operator import Operator
@@ -42,7 +43,8 @@ class _SmallerSideSession:
         few = inner.size > DENSE_SHARE * (count + images.shape[1] + 8)
         solver = Lanczos(self.tol) if few and not isinstance(inner.matrix, np.ndarray) else Dense()
         if there > 0:
-            values, vectors = solver.start(inner).top(images, there, rough)
+            with blas_threads(1):  # products run on our own threads; vectors are too short for those of BLAS
+                values, vectors = solver.start(inner).top(images, there, rough)
         else:
             values, vectors = np.empty(0), images[:, :0]
         vectors = self.side.back(vectors)
