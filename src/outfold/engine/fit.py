@@ -347,7 +347,7 @@ def report_on(
         method=recipe.method,
         n_samples=len(rows),
         n_features=rows.shape[1],
-        n_anchors=len(problem.anchors.measure),
+        n_anchors=len(problem.order),
         edges=problem.edges,
         degree=problem.degree,
         epsilon=problem.bandwidth.epsilon,

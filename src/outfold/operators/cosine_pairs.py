@@ -193,7 +193,7 @@ class CosineRule(RowRule):
     """
 
     mass: Annotated[Array, Axes("d")]  # U'm: u(x) @ mass is q(x)
-    degree: Annotated[Array, Axes("n")]  # g
+    degree: Annotated[Array, Axes("b")]  # g
     anchors: Annotated[Array, Axes("m d"), SPARSE_ROWS]  # training rows, at most REFERENCE_ROWS
     alpha: float
     total: Annotated[float, POSITIVE]  # sum m d
