@@ -29,7 +29,6 @@ from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import POSITIVE, SPARSE_ROWS, Array, Axes
 from ..data.sources import Answer, InMemory, Join, Look, Source
 from ..data.sparse_rows import SparseRows
-from ..extensions.samples import SEED
 from ..graphs.components import Components
 from ..landmarks import Anchors, AtMost
 from ..trust import LOG_FLOOR, REFERENCE_ROWS, Reference
@@ -46,6 +45,7 @@ PIECES = 8  # of the rows, each with a table of its own that is summed afterward
 ISOLATED = 1e-10  # mass of all others, below which a row stays its own neighbour without the diagonal
 GRAM_SHARE = 0.25  # of the free memory, that tables of features x features may take in a pass
 GRAM_UP_TO = 8000  # features
+DRAW_SEED = 0  # of the rows that a model stores
 
 
 # -- rows of length 1 ------------------------------------------------------------------------
@@ -642,7 +642,7 @@ class CosinePairs(Eigenproblem):
         """Return which anchors the model stores: a random sample if there are many."""
         if len(anchors.points) <= REFERENCE_ROWS:
             return None
-        drawn = AtMost(REFERENCE_ROWS).select(InMemory(anchors.points), anchors.measure, np.random.default_rng(SEED))
+        drawn = AtMost(REFERENCE_ROWS).select(InMemory(anchors.points), anchors.measure, np.random.default_rng(DRAW_SEED))
         assert drawn.index is not None
         return np.sort(drawn.index)
 
