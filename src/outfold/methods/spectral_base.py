@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import field, replace
-from typing import Annotated, Any, ClassVar, TypedDict
+from typing import Annotated, ClassVar, TypedDict
 
 import numpy as np
 
@@ -360,16 +360,15 @@ class AffinityMethod(SpectralMethod):
         every = isinstance(parameters.landmark_choice(self.landmarks, self._auto_landmarks), AllRows)
         return CosinePairs(normalization=normalization, components=self.components, every=every)
 
+    @property
+    def _takes_no_negative_features(self) -> bool:  # type: ignore[override]
+        return isinstance(self.kernel, str) and self.kernel == "cosine"
+
     def _validate(self, X: Data, *, reset: bool) -> Array:
         values = super()._validate(X, reset=reset)
-        if self.kernel == "cosine":
+        if self._takes_no_negative_features:
             refuse_negative(values if isinstance(values, np.ndarray) else values.data)
         return values
-
-    def __sklearn_tags__(self) -> Any:  # noqa: ANN401
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = tags.input_tags.positive_only or self.kernel == "cosine"
-        return tags
 
     def _solver(self) -> solvers.Solver:
         return self.solver if isinstance(self.solver, solvers.LowRank) else super()._solver()

@@ -158,7 +158,7 @@ class GramProduct:
         return total
 
 
-def _view(U: Array, block: slice) -> Any:  # noqa: ANN401  # SciPy has no types
+def _view(U: Array, block: slice) -> Array | csr_array:
     """Return some of the rows, in the same memory."""
     if not isinstance(U, SparseRows):
         return U[block]
@@ -642,7 +642,9 @@ class CosinePairs(Eigenproblem):
         """Return which anchors the model stores: a random sample if there are many."""
         if len(anchors.points) <= REFERENCE_ROWS:
             return None
-        drawn = AtMost(REFERENCE_ROWS).select(InMemory(anchors.points), anchors.measure, np.random.default_rng(DRAW_SEED))
+        drawn = AtMost(REFERENCE_ROWS).select(
+            InMemory(anchors.points), anchors.measure, np.random.default_rng(DRAW_SEED)
+        )
         assert drawn.index is not None
         return np.sort(drawn.index)
 
