@@ -85,6 +85,13 @@ ALL_METHODS = {
     "diffusion-maps canonical alpha=0 union": DiffusionMaps(
         kernel="gaussian", coordinates="canonical", n_neighbors=6, alpha=0, t=2
     ),
+    "diffusion-maps gaussian without the diagonal": DiffusionMaps(kernel="gaussian", diagonal=False, alpha=0.5),
+    "diffusion-maps union without the diagonal": DiffusionMaps(
+        kernel="gaussian", n_neighbors=6, diagonal=False, alpha=0, t=2
+    ),
+    "diffusion-maps canonical without the diagonal": DiffusionMaps(
+        kernel="self_tuning", n_neighbors=None, diagonal=False, coordinates="canonical"
+    ),
     "laplacian-eigenmaps binary": LaplacianEigenmaps(n_neighbors=6, epsilon=np.inf),
     "laplacian-eigenmaps continuous k-nn": LaplacianEigenmaps(kernel="continuous_knn", laplacian="unnormalized"),
     "laplacian-eigenmaps": LaplacianEigenmaps(),

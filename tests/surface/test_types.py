@@ -41,7 +41,9 @@ FAULTS = {
         ),  # where the class is used: it is abstract now
     ),
     "an argument of the basis is lost": Fault(
-        "engine/fit.py", "normalization.basis(functions, eigenvalues)", "normalization.basis(functions)"
+        "engine/fit.py",
+        "normalization.basis_of(functions, vectors * signs, eigenvalues)",
+        "normalization.basis_of(functions, eigenvalues)",
     ),
     "the scale is misspelt": Fault(
         "engine/fit.py", "normalization.scale(eigenvalues)", "normalization.scales(eigenvalues)"

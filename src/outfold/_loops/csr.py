@@ -412,3 +412,28 @@ def stored_values(indptr: Array, indices: Array, values: Array, ptr: Array, colu
         for p in range(ptr[i], ptr[i + 1]):
             at = low + np.searchsorted(indices[low:high], columns[p])
             out[p] = values[at] if at < high and indices[at] == columns[p] else np.inf
+
+
+@Loop
+def label_columns(indptr: Array, indices: Array, columns: int) -> Array:
+    """Return a column of the same component for each column, (columns,): a row connects the columns that it stores."""
+    parent = np.arange(columns)
+    for i in range(len(indptr) - 1):
+        if indptr[i] == indptr[i + 1]:
+            continue
+        a = indices[indptr[i]]
+        while parent[a] != a:
+            parent[a] = parent[parent[a]]
+            a = parent[a]
+        for p in range(indptr[i] + 1, indptr[i + 1]):
+            b = indices[p]
+            while parent[b] != b:
+                parent[b] = parent[parent[b]]
+                b = parent[b]
+            if a != b:  # the smaller root becomes the parent
+                if b < a:
+                    a, b = b, a
+                parent[b] = a
+    for j in range(columns):
+        parent[j] = parent[parent[j]]
+    return parent

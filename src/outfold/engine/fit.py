@@ -57,7 +57,7 @@ class Recipe:
     @property
     def streams(self) -> bool:
         """Whether the rows can be read in blocks, without being in memory."""
-        return self.view.streams and not isinstance(self.landmarks, AllRows)
+        return self.view.streams and (self.view.streams_every_row or not isinstance(self.landmarks, AllRows))
 
     def clip(self, anchors: int) -> Recipe:
         """Return the recipe for this number of distinct anchors, which have one coordinate less."""
@@ -105,7 +105,8 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
     """Run the stages on the rows and return the fit."""
     view = recipe.view
     _check_count(recipe, count_positive(measure))
-    anchors = recipe.landmarks.select(rows, measure, rng)
+    drawn = view.streams_every_row and isinstance(recipe.landmarks, AllRows) and not isinstance(rows, InMemory)
+    anchors = (AtMost(REFERENCE_ROWS) if drawn else recipe.landmarks).select(rows, measure, rng)
     some = not (view.given or holds_every_row(anchors, measure))
     if not view.given:
         check_points(anchors.points)
@@ -120,11 +121,14 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
         asked = f"{recipe.wanted} of {operator.size} anchors, n_features = {rows.shape[1]}"
         kept = normalization.within_rank(spectrum.values, kept, operator, asked, recipe.clip_to_rank)
         eigenvalues = normalization.eigenvalues(spectrum.values[kept])
-        functions = operator.functions(spectrum.vectors[:, kept])
-        functions *= orient(
+        vectors = spectrum.vectors[:, kept]
+        functions = operator.functions(vectors)
+        signs = orient(
             functions, operator.stationary / operator.stationary.sum(), None if view.given else anchors.points
         )
-        basis, scale = normalization.basis(functions, eigenvalues), normalization.scale(eigenvalues)
+        functions *= signs
+        basis = normalization.basis_of(functions, vectors * signs, eigenvalues)
+        scale = normalization.scale(eigenvalues)
         model = SpectralModel(problem.rule.at(eigenvalues), basis, scale, problem.reference)
         negative = normalization.negative_mass(operator, spectrum.values, spectrum.vectors)
     embedding, gap = _training_embedding(rows, problem, model, runner)
@@ -292,7 +296,10 @@ def _dimension(problem: BuiltProblem, view: Eigenproblem) -> float:
         return problem.bandwidth.dimension
     if view.given:
         return 1.0
-    points, measure, metric = problem.anchors.points, problem.anchors.measure, view.feature_metric or Metric()
+    anchors, metric = problem.anchors, view.feature_metric or Metric()
+    if problem.stored is not None:
+        anchors = anchors.at(problem.stored)
+    points, measure = anchors.points, anchors.measure
     return dimension_of_points(points, measure, metric, LIKELIHOOD_NEIGHBORS, problem.operator.runner) or 1.0
 
 
@@ -358,7 +365,7 @@ def report_on(
         method=recipe.method,
         n_samples=len(rows),
         n_features=rows.shape[1],
-        n_anchors=operator.size,
+        n_anchors=len(problem.order),
         edges=problem.edges,
         degree=problem.degree,
         epsilon=problem.bandwidth.epsilon,

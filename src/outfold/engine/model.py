@@ -20,8 +20,8 @@ from ..trust import Reference, RowFacts
 class SpectralModel(RowModel):
     """The row rule over the anchors, and a basis: a point x has the embedding ``rule.rows(x) @ basis``."""
 
-    rule: Annotated[RowRule, Axes("n d c")]
-    basis: Annotated[Array, Axes("n c")]  # (anchors, components)
+    rule: Annotated[RowRule, Axes("n d c n>b b")]
+    basis: Annotated[Array, Axes("b c")]  # (anchors, components); of rules over the features (features, components)
     scale: Annotated[
         Array | None, Axes("c")
     ]  # (components,): see ``places``; None: `rule.rows` embeds the anchors exactly

@@ -176,6 +176,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
     }
     _needs_positive = True  # precomputed values must not be negative
     _takes_graphs = False  # whether a precomputed matrix may be sparse, with edges that are not known
+    _takes_no_negative_features = False
     _refuses_sparse: ClassVar[str] = ""  # why sparse matrices are refused, and what to do; empty: they are taken
 
     def _recipe(self) -> Recipe:
@@ -763,8 +764,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self._precomputed_parameter() is not None
-        tags.input_tags.positive_only = self._precomputed_parameter() is not None and self._needs_positive
+        given = self._precomputed_parameter() is not None
+        tags.input_tags.pairwise = given
+        tags.input_tags.positive_only = (given and self._needs_positive) or self._takes_no_negative_features
         tags.input_tags.allow_nan = self._takes_nan()
         tags.input_tags.sparse = not self._refuses_sparse
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, ClassVar, TypedDict
 
 import numpy as np
 
 from .. import bandwidths, distances, extensions, graphs, kernels, solvers
-from .._runtime.typing import Array, Interval, Options
+from .._runtime.typing import FLAG, Array, Data, Interval, Options
 from ..engine.fit import Recipe
 from ..graphs import rules
 from ..graphs.given import SYMMETRIZE
 from ..graphs.protocols import EdgeRule
-from ..landmarks import Enough, Landmarks
+from ..landmarks import AllRows, Enough, Landmarks
 from ..operators.affinity_graph import BINARY, Affinities
+from ..operators.cosine_pairs import CosinePairs, refuse_negative
 from ..operators.gaussian_pairs import GaussianPairs
 from ..operators.laplacian import Unnormalized
 from ..operators.low_rank import LowRankDiffusion
@@ -37,7 +38,16 @@ from .parameters import (
     SolverChoice,
 )
 
-AFFINITY_KERNELS = ("auto", "adaptive", "variable", "gaussian", "self_tuning", "continuous_knn", "precomputed")
+AFFINITY_KERNELS = (
+    "auto",
+    "adaptive",
+    "variable",
+    "gaussian",
+    "cosine",
+    "self_tuning",
+    "continuous_knn",
+    "precomputed",
+)
 LOCAL_NEIGHBOR = {"self_tuning": 7, "continuous_knn": 7}  # kernels in local units: the neighbour that sets the unit
 IN_LOCAL_UNITS = ("adaptive", "variable")
 
@@ -121,13 +131,15 @@ class AffinityMethod(SpectralMethod):
     epsilon : float, rule name or rule
         Gaussian kernel: w = exp(-d^2 / (2 epsilon)). Names of rules: "auto", "median", "neighbor", "percentile",
         "slope", "cut_off" (datafold's). Adaptive and variable kernels: the width in local units, 1 by default.
-    kernel : "auto", "adaptive", "variable", "gaussian", "self_tuning", "continuous_knn", "precomputed" or callable
+    kernel : "auto", "adaptive", "variable", "gaussian", "cosine", "self_tuning", ... or callable
         "auto": "gaussian" if ``epsilon`` is given, or ``threshold``, or a rule other than a number of neighbours, or
         ``solver=LowRank()``, or ``extension="least_squares"``; else "adaptive". "adaptive":
         w = exp(-d^2 / (epsilon (r(x)^2 + r(y)^2))), r the root mean square distance to the nearest neighbours:
         diffusion in local units, for tables, images, clusters and noise. "variable": the same, with the generator of
         Laplace-Beltrami whatever the density (Berry and Harlim, 2016), for clean samples of a manifold;
-        ``outfold.kernels.Variable(dim=2)`` if its dimension is known. "self_tuning":
+        ``outfold.kernels.Variable(dim=2)`` if its dimension is known. "cosine": the cosine between all pairs of rows
+        with entries >= 0 (counts, words of documents, peaks of cells), dense or sparse, without a table of pairs: time
+        and memory are linear in the entries that are not 0. "self_tuning":
         d^2 / (sigma(x) sigma_j), sigma the distance to the 7th neighbour, of the 15 nearest; "continuous_knn":
         edges with d^2 <= delta^2 rho(x) rho_j, all of weight 1 (``n_neighbors=Ball(delta)`` sets delta, an int
         the neighbour rho is measured to); "precomputed": X holds affinities, and
@@ -149,6 +161,10 @@ class AffinityMethod(SpectralMethod):
         If the graph is disconnected: make contrasts between its components the first coordinates; raise; embed
         the largest and extend to the rest; or join them by the shortest bridges (each with the weight of the longest
         edge at its ends).
+    diagonal : bool
+        False: a sample is not its own neighbour. Degrees and walk leave out one copy of each sample (a weight of 3
+        counts as two copies beside it; of weights below 1, the least is left out). For kernels "gaussian",
+        "cosine", "self_tuning" and "continuous_knn".
     solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
         ``LowRank()`` with landmarks solves the operator of all rows by a low-rank kernel through the landmarks
         (Gaussian kernel, n_neighbors "auto" or None, components "warn" or "error").
@@ -161,12 +177,19 @@ class AffinityMethod(SpectralMethod):
     metric: MetricChoice = "euclidean"
     symmetrize: Annotated[str, Options(*SYMMETRIZE)] = "auto"
     components: Annotated[str, Options("warn", "error", "largest", "join"), After("landmarks")] = "warn"
+    diagonal: Annotated[bool, FLAG, After("components")] = True
     _takes_graphs = True
 
     def _over_affinities(self, normalization: Markov | Unnormalized) -> Eigenproblem:
         """Return the eigenproblem of the normalised affinities; with LowRank() that of all rows, by landmarks."""
+        if not self.diagonal:
+            self._check_without_diagonal()
+            if isinstance(normalization, Markov):  # an unnormalised Laplacian does not depend on the diagonal
+                normalization = replace(normalization, diagonal=False)
         if self._walks():
             return self._walk(normalization)
+        if self._resolved_kernel() == "cosine":
+            return self._cosine_pairs(normalization)
         stages = self._stages()
         if isinstance(self.solver, solvers.LowRank):
             self._check_low_rank(self.solver, stages)
@@ -194,6 +217,30 @@ class AffinityMethod(SpectralMethod):
         return Affinities(
             **stages, normalization=normalization, components=self.components, given_distances=precomputed
         )
+
+    def _check_without_diagonal(self) -> None:
+        """Refuse kernels whose walk or matrix has no entry of a sample with itself that could be left out."""
+        kernel = self._resolved_kernel()
+        if isinstance(self.solver, solvers.LowRank):
+            raise ValueError(
+                f"diagonal=False changes every row, so the kernel is no longer of low rank: leave out "
+                f"solver={self.solver!r}, or pass diagonal=True."
+            )
+        if callable(kernel):
+            raise ValueError(
+                "diagonal=False needs a kernel with k(x, x) = 1, and a callable may have any: return 0 for equal rows, "
+                "or pass diagonal=True."
+            )
+        if kernel in IN_LOCAL_UNITS:
+            raise ValueError(
+                f"kernel={self.kernel!r} walks from a sample to an anchor and on to a sample, so there is no diagonal "
+                "to leave out. Pass kernel='gaussian' or 'cosine', or diagonal=True."
+            )
+        if kernel == "precomputed":
+            raise ValueError(
+                "kernel='precomputed': the diagonal of the matrix says whether a sample is its own neighbour, so set "
+                "it there (np.fill_diagonal(W, 0)) and pass diagonal=True."
+            )
 
     def _resolved_kernel(self) -> str | Callable[[Array, Array], float]:
         """Return the kernel that "auto" means, or the given one; an object by its name."""
@@ -274,6 +321,54 @@ class AffinityMethod(SpectralMethod):
         if kernel == kernels.Gaussian(bandwidths.Fixed(math.inf)):
             raise ValueError(BINARY)
         return GaussianPairs(metric=metric, kernel=kernel, normalization=normalization, components=self.components)
+
+    def _cosine_pairs(self, normalization: Markov | Unnormalized) -> CosinePairs:
+        """Return the eigenproblem of all pairs by their cosine."""
+        if not isinstance(normalization, Markov):
+            raise ValueError(
+                "kernel='cosine' is for Markov operators, of which it needs products only: pass "
+                "laplacian='random_walk', or kernel='gaussian' with metric='cosine'."
+            )
+        if self.n_neighbors not in (None, "auto") or self.threshold is not None:
+            raise ValueError(
+                f"kernel='cosine' keeps all pairs and makes no table of them: n_neighbors={self.n_neighbors!r}, "
+                f"threshold={self.threshold!r} will not do. Leave them at their defaults, or keep the nearest by the "
+                "angle: metric='cosine' with kernel='adaptive' or 'gaussian'."
+            )
+        if self._epsilon_is_given():
+            raise ValueError(
+                f"kernel='cosine' has no width, so epsilon={self.epsilon!r} would do nothing. Leave it out, or pass "
+                "kernel='gaussian' with metric='cosine'."
+            )
+        if self.metric != "euclidean":
+            raise ValueError(
+                f"kernel='cosine' is a function of the features alone, so metric={self.metric!r} would do nothing. "
+                "Leave it out, or pass kernel='adaptive' or 'gaussian' with metric='cosine'."
+            )
+        if self.components == "join":
+            raise ValueError(
+                "components='join' adds edges, and kernel='cosine' stores none: pass 'warn', 'error' or 'largest'."
+            )
+        if isinstance(self.solver, solvers.LowRank | solvers.ShiftInvert | solvers.Lobpcg) or self.solver in (
+            "shift_invert",
+            "lobpcg",
+        ):
+            raise ValueError(
+                f"solver={self.solver!r} needs the matrix of all pairs, and kernel='cosine' makes products with it "
+                "only: pass 'auto', 'lanczos' or 'dense'."
+            )
+        every = isinstance(parameters.landmark_choice(self.landmarks, self._auto_landmarks), AllRows)
+        return CosinePairs(normalization=normalization, components=self.components, every=every)
+
+    @property
+    def _takes_no_negative_features(self) -> bool:  # type: ignore[override]
+        return isinstance(self.kernel, str) and self.kernel == "cosine"
+
+    def _validate(self, X: Data, *, reset: bool) -> Array:
+        values = super()._validate(X, reset=reset)
+        if self._takes_no_negative_features:
+            refuse_negative(values if isinstance(values, np.ndarray) else values.data)
+        return values
 
     def _solver(self) -> solvers.Solver:
         return self.solver if isinstance(self.solver, solvers.LowRank) else super()._solver()

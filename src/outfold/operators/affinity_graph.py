@@ -40,6 +40,9 @@ from .problem import BuiltProblem, Eigenproblem, Facts, Scale, Span, magnified_r
 BINARY = "epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors, else it is all ones."
 
 
+WITHOUT_DIAGONAL = "those of a walk without the diagonal, whose kernel is not that of its rows (pass diagonal=True)"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Affinities(Eigenproblem):
     """The metric, the edges of the graph, the kernel and its normalisation."""
@@ -104,7 +107,7 @@ class Affinities(Eigenproblem):
         return BuiltProblem(
             anchors=anchors,
             operator=replace(operator, runner=runner, smooth=smooth),
-            normalization=self.normalization,
+            normalization=self.normalization.of_operator(operator),
             rule=rule,
             reference=reference,
             columns=anchors.index if self.given else None,
@@ -131,7 +134,8 @@ class Affinities(Eigenproblem):
         edges = self.edges
         if isinstance(edges, Ball) and isinstance(graph, SparseGraph):
             edges = replace(edges, radius=graph.radius)
-        return self.chosen + edges.describe()
+        told = self.chosen + edges.describe()
+        return told if self.normalization.has_diagonal else told + ", without the diagonal"
 
     def _survey(self, anchors: Anchors, counts: Array | None, runner: Threads) -> PairStatistics:
         if self.metric is not None:
@@ -187,8 +191,12 @@ class Affinities(Eigenproblem):
         pairs = components.bridges(operator.parts, graph.distances)
         return fitted.with_bridges(graph, graph.gram(runner), pairs)
 
-    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion | None:
         return self.normalization.kernel_between(rule, pairs)
+
+    @property
+    def without_kernel(self) -> str:
+        return WITHOUT_DIAGONAL
 
     def cost(self, case: Case) -> Cost:
         n = case.anchors

@@ -93,8 +93,8 @@ def _list_numbers(numbers: tuple[int, ...]) -> str:
 
 
 def _gap_error(operator: Operator, values: Array, vectors: Array, number: int) -> float:
-    """Return the standard error of the gap after ``number`` eigenvalues; NaN if the operator is not Markov."""
-    if not isinstance(operator, MarkovOperator):
+    """Return the standard error of the gap after ``number`` eigenvalues; NaN if the operator is not of the anchors."""
+    if not isinstance(operator, MarkovOperator) or len(vectors) != len(operator.measure):
         return float("nan")
     pair = slice(number - 1, number + 1)
     root = np.sqrt(operator.stationary / operator.stationary.sum())[:, None]

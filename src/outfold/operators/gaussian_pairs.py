@@ -34,7 +34,7 @@ from ..graphs.protocols import EdgeRule, FittedKernel
 from ..kernels import Gaussian, Kernel
 from ..landmarks import Anchors
 from ..neighbors.tree import Tree
-from .affinity_graph import Affinities
+from .affinity_graph import WITHOUT_DIAGONAL, Affinities
 from .concerns import Concern, Importance, contrasts_only
 from .costs import ENTRY, FLOPS, Case, Cost, Stage
 from .expansion import EigenPairs, Expansion
@@ -213,6 +213,7 @@ class GaussianPairs(Eigenproblem):
 
     def _has_low_rank(self, distances: Distances) -> bool:
         markov = isinstance(self.normalization, Markov) and not self.normalization.canonical
+        markov = markov and self.normalization.has_diagonal
         return markov and distances.name == "euclidean" and self.components in ("warn", "error")
 
     def _over_pairs(self, edges: EdgeRule) -> Affinities:
@@ -252,7 +253,11 @@ class GaussianPairs(Eigenproblem):
             bandwidth=survey.kernel.bandwidth,
         )
 
-    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
+    @property
+    def without_kernel(self) -> str:
+        return WITHOUT_DIAGONAL
+
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion | None:
         if not isinstance(rule, LowRankRule):
             return self.normalization.kernel_between(rule, pairs)
         assert isinstance(self.normalization, Markov)

@@ -13,7 +13,7 @@ from ..graphs.given import with_diagonal
 from ..graphs.protocols import FittedKernel, Geometry
 from ..trust import Isolation
 from .expansion import EigenPairs, Expansion, SmallEndKernel, by_blocks, number_rows
-from .markov import GraphNormalization, MarkovRule, affinities
+from .markov import GraphNormalization, MarkovRule, affinities, guard_poles
 from .operator import LaplacianOperator, Operator, RowRule, Rows, add_to_diagonal, links, scale_both_sides
 from .spectrum import spectral_dimension
 
@@ -59,9 +59,7 @@ class LaplacianRule(RowRule):
         with np.errstate(over="ignore"):
             degree = np.maximum(np.exp(rows.log_degree), self.least_degree / 2)
         divisor = 1 - self.eigenvalues / degree[:, None]
-        small = np.abs(divisor) < 1e-8  # a pole: d(x) meets mu
-        divisor[small] = np.where(divisor[small] < 0, -1e-8, 1e-8)
-        return rows.divide(divisor)
+        return rows.divide(guard_poles(divisor))  # a pole: d(x) meets mu
 
 
 @dataclass(frozen=True)

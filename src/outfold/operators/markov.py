@@ -31,6 +31,7 @@ from .operator import (
     Operator,
     RowRule,
     Rows,
+    add_to_diagonal,
     fill_empty_rows,
     links,
     not_rounding,
@@ -217,6 +218,101 @@ class CanonicalRule(RowRule):
         return result
 
 
+@dataclass(frozen=True, kw_only=True)
+class LooplessRule(RowRule):
+    """The row of a walk that never stays: psi(x) = p(x, .) psi / (lambda + (1 - lambda) s(x)).
+
+    The row of a training point includes the point itself; s(x) is the share of one copy of x in its row,
+
+        s(x) = c q(x)^-alpha / sum_j w(x, x_j) m_j q_j^-alpha,    q(x) = sum_j w(x, x_j) m_j - c,    w(x, x) = 1
+
+    c is the weight of a copy: 1, or the least weight if that is less. No share is above 1, so that a point far from the
+    data tends to its nearest anchor; no q(x) is below half the least of the anchors.
+    """
+
+    markov: Annotated[MarkovRule, Axes("n d")]
+    eigenvalues: Annotated[Array, Axes("c")]
+    alpha: float
+    copy: Annotated[float, POSITIVE]  # c
+    powers: Annotated[Array, Axes("n")]  # q^alpha
+    least_mass: Annotated[float, POSITIVE]  # the smallest q of the anchors
+    root: Annotated[Array | None, Axes("n")] = None  # canonical coordinates: root(x) at the anchors, see CanonicalRule
+
+    @property
+    def geometry(self) -> Geometry:
+        return self.markov.geometry
+
+    @property
+    def roots(self) -> Array | None:
+        return self.root
+
+    @property
+    def row_entries(self) -> int:
+        return self.markov.row_entries
+
+    def nearest(self, Z: Array) -> Array:
+        return self.markov.nearest(Z)
+
+    def at_nearest(self, Z: Array) -> Rows:
+        return self.rows(self.geometry.anchors[self.nearest(Z)])
+
+    def at(self, eigenvalues: Array) -> LooplessRule:
+        return replace(self, eigenvalues=eigenvalues)
+
+    def rows(self, Z: Array, measured: Matrix | None = None) -> Rows:
+        rows = self.markov.rows(Z, measured)
+        reached = np.isfinite(rows.log_degree)
+        columns = np.column_stack([self.powers, np.ones(len(self.powers)) if self.root is None else self.root**2])
+        typical, nearest = (rows @ columns).T
+        log_total = rows.log_degree - np.log(typical)  # of sum_j w(x, x_j) m_j q_j^-alpha
+        log_mass = np.log(self._mass(Z, rows.log_degree))
+        log_own = np.log(self.copy) - self.alpha * log_mass
+        own = np.ones(len(Z))
+        own[reached] = np.exp(np.minimum(log_own[reached] - log_total[reached], 0.0))
+        divisor = guard_poles(self.eigenvalues + np.multiply.outer(own, 1 - self.eigenvalues))
+        if self.root is not None:
+            seen = reached & (1 - own > ALONE)
+            log_root = np.log(nearest) / 2  # of a row that sees little but one copy of itself, or nothing
+            log_delta = log_total[seen] + np.log(1 - own[seen]) - self.alpha * log_mass[seen]
+            log_root[seen] = (log_delta - self.markov.log_total) / 2
+            with np.errstate(over="ignore"):
+                divisor *= np.exp(-log_root)[:, None]
+        return rows.divide(divisor)
+
+    def _mass(self, Z: Array, log_degree: Array) -> Array:
+        """Return q(x); where little is left beside the copy, as a sum without cancellation."""
+        found = np.exp(log_degree) - self.copy
+        close = np.flatnonzero(np.abs(found) < 0.1 * self.copy) if self.alpha else np.empty(0, dtype=int)
+        if len(close):
+            measured = self.geometry.cross(np.ascontiguousarray(Z[close]))
+            dense: Array = measured if isinstance(measured, np.ndarray) else measured.toarray()
+            stored = np.isfinite(dense) if isinstance(measured, np.ndarray) else _pattern(measured)
+            w = np.zeros(dense.shape)
+            w[stored] = self.markov.kernel.affinity(dense[stored])
+            at = np.arange(len(w)), w.argmax(axis=1)
+            first, own = w[at], self.markov.measure[at[1]]
+            w[at] = 0.0
+            found[close] = w @ self.markov.measure + (own - self.copy) * first - self.copy * (1 - first)
+        return np.maximum(found, self.least_mass / 2)
+
+
+ALONE = 1e-10  # share of others in a row, below which its degree without itself is that of its nearest anchor
+
+
+def _pattern(M: Sparse) -> Array:
+    """Return which entries are stored, as a dense table."""
+    stored = np.zeros(M.shape, dtype=bool)
+    stored[np.repeat(np.arange(M.shape[0]), np.diff(M.indptr)), M.indices] = True
+    return stored
+
+
+def guard_poles(divisor: Array) -> Array:
+    """Return the divisors, none closer to 0 than 1e-8, in place."""
+    small = np.abs(divisor) < 1e-8
+    divisor[small] = np.where(divisor[small] < 0, -1e-8, 1e-8)
+    return divisor
+
+
 @dataclass(frozen=True)
 class SolvedOverLandmarks(Normalization):
     """Base of normalisations whose operator acts on the rows, is positive and is solved over landmarks."""
@@ -251,6 +347,11 @@ class GraphNormalization(Normalization):
         """Whether copies of a row are merged; no need if a function that differs between them has eigenvalue 0."""
         return False
 
+    @property
+    def has_diagonal(self) -> bool:
+        """Whether a row is its own neighbour."""
+        return True
+
     def fit(self, W: Matrix, measure: Array) -> Operator:
         """Return the operator of the affinities W, which it changes."""
         raise AssertionError("a normalisation says what its operator is")
@@ -261,8 +362,8 @@ class GraphNormalization(Normalization):
         """Return the operator of the affinities W, which it changes, and the rule of rows."""
         raise AssertionError("a normalisation says what its operator is")
 
-    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
-        """Return the kernel whose eigenfunctions the coordinates are."""
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion | None:
+        """Return the kernel whose eigenfunctions the coordinates are; None: it has no rows of any point."""
         raise AssertionError("a normalisation says what its kernel is")
 
 
@@ -272,19 +373,39 @@ class Markov(GraphNormalization):
 
     alpha = 0 is the graph Laplacian, 1/2 the Fokker-Planck operator, 1 Laplace-Beltrami
     (the density does not matter). ``canonical``: the coordinates are the eigenvectors v = sqrt(d / sum m d) psi of the
-    symmetric kernel A / sqrt(d d') instead of psi.
+    symmetric kernel A / sqrt(d d') instead of psi. Without the ``diagonal`` a sample is not its own neighbour: W is
+    replaced by W - c I / m, c one copy of each row. Copies are merged then: functions that differ between copies are
+    not functions of the data.
     """
 
     alpha: float = 1.0
     power: float = 1.0  # embedding = lambda^power psi
     canonical: bool = False
+    diagonal: bool = True
 
     @property
     def unit_columns(self) -> bool:
         return self.canonical
 
+    @property
+    def has_diagonal(self) -> bool:
+        return self.diagonal
+
+    @property
+    def merges_copies(self) -> bool:
+        return not self.diagonal
+
+    def of_operator(self, operator: Operator) -> Normalization:
+        if self.diagonal:
+            return self
+        assert isinstance(operator, MarkovOperator)
+        assert operator.own is not None
+        return LooplessMarkov(self.alpha, self.power, self.canonical, False, operator.own)
+
     def fit(self, W: Matrix, measure: Array) -> MarkovOperator:
         """Return the operator; W becomes the symmetric conjugate of P, in place."""
+        if not self.diagonal:
+            leave_out_copy(W, measure)
         q = W @ measure
         weight = q**-self.alpha
         d = (weight * (W @ (weight * measure))).clip(min=np.finfo(float).tiny)
@@ -292,6 +413,10 @@ class Markov(GraphNormalization):
         total = float(measure @ d)
         stationary = measure * d / total
         parts = components.find(links(W), stationary)
+        own = None
+        if not self.diagonal:
+            own = weight**2 * copy_weight(measure)
+            own /= d + own
         return MarkovOperator(
             matrix=W,
             measure=measure,
@@ -300,6 +425,7 @@ class Markov(GraphNormalization):
             gain=measure * weight,
             mass=q,
             total=total,
+            own=own,
         )
 
     def normalize(
@@ -307,9 +433,25 @@ class Markov(GraphNormalization):
     ) -> tuple[Operator, RowRule]:
         operator = self.fit(W, measure)
         markov = MarkovRule.of(operator, geometry, kernel, operator.total)
+        if not self.diagonal:
+            return operator, self._loopless_rule(operator, markov)
         return operator, CanonicalRule.of(markov, self.alpha) if self.canonical else markov
 
-    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
+    def _loopless_rule(self, operator: MarkovOperator, markov: MarkovRule) -> LooplessRule:
+        assert operator.own is not None
+        return LooplessRule(
+            markov=markov,
+            eigenvalues=np.empty(0),
+            alpha=self.alpha,
+            copy=copy_weight(operator.measure),
+            powers=operator.measure / operator.gain,
+            least_mass=float(operator.mass.min()),
+            root=np.sqrt(operator.stationary / operator.measure) if self.canonical else None,
+        )
+
+    def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion | None:
+        if isinstance(rule, LooplessRule):
+            return None
         assert isinstance(rule, MarkovRule | CanonicalRule)
         return DiffusionKernel(rule, pairs, self)
 
@@ -345,6 +487,47 @@ class Markov(GraphNormalization):
     def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
         """Return the negative part of sum |lambda| over the computed eigenvalues."""
         return float(np.abs(values[values < 0]).sum() / np.abs(values).sum())
+
+
+@dataclass(frozen=True)
+class LooplessMarkov(Markov):
+    """``Markov`` without the diagonal, fitted: psi(x) = p(x, .) psi / (lambda + (1 - lambda) s(x))."""
+
+    own: Array | None = None  # s of the anchors
+
+    def basis(self, functions: Array, eigenvalues: Array) -> Array:
+        basis: Array = functions * eigenvalues**self.power
+        return basis
+
+    def scale(self, eigenvalues: Array) -> Array:
+        return np.ones(len(eigenvalues))
+
+    def amplification(self, values: Array) -> float:
+        """Return the largest |lambda|^power / |divisor| at an anchor."""
+        assert self.own is not None
+        least = [np.abs(value + (1 - value) * self.own).min() for value in values]
+        return float((np.abs(values) ** self.power / np.maximum(least, 1e-8)).max())
+
+
+ISOLATED = 1e-20  # weight of all others: a row for which they weigh less stays its own neighbour
+
+
+def copy_weight(measure: Array) -> float:
+    """Return the weight of a copy that a row leaves out: 1, or the least weight if that is less."""
+    return min(1.0, float(measure.min()))
+
+
+def leave_out_copy(W: Matrix, measure: Array) -> None:
+    """Subtract one copy of each row from its own entry, in place: w_ii becomes w_ii (1 - c / m_i).
+
+    A row without any other neighbour keeps its entry: a walk must go somewhere.
+    """
+    own = W.diagonal().copy()
+    rest = own * (1 - copy_weight(measure) / measure)
+    add_to_diagonal(W, rest - own)
+    alone = W @ measure < ISOLATED
+    if alone.any():
+        add_to_diagonal(W, np.where(alone, own, 0.0))
 
 
 def log_mass_without_self(W: Matrix, measure: Array) -> Array:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
@@ -175,6 +176,11 @@ class Operator:
         """
         return None
 
+    @property
+    def smaller_side(self) -> SmallerSide | None:
+        """Return the eigenproblem of B'B, if the operator is B B' and B has fewer columns than rows."""
+        return None
+
     def crowding(self) -> float:
         """Return an upper bound on the distance of the next eigenvalue from ``top``.
 
@@ -210,6 +216,14 @@ class Operator:
         return float(np.clip(self.top - largest, 0.0, self.spread))
 
 
+class SmallerSide(NamedTuple):
+    """The operator B'B in the place of B B', and the way between their eigenvectors."""
+
+    operator: Operator
+    there: Callable[[Array], Array]  # B' times vectors
+    back: Callable[[Array], Array]  # B times vectors
+
+
 @dataclass(frozen=True, kw_only=True)
 class MarkovOperator(Operator):
     """The symmetric conjugate of a Markov matrix: largest eigenvalue 1, for the constant."""
@@ -220,6 +234,8 @@ class MarkovOperator(Operator):
     mass: Array  # q = W m
     total: float = 1.0  # sum m d, so that m d / total is ``stationary``
     pace: Array | None = None  # 1 - probability of staying, per anchor; None if no anchor waits
+    # The weight of one copy of the anchor in its row, relative to the degree; None: the walk may stay where it is.
+    own: Array | None = None
     filterable: ClassVar[bool] = True
 
     def trace(self) -> float:
@@ -380,9 +396,17 @@ class Normalization:
         """Whether coordinates have length 1 over the anchors, so that they shrink as rows are added."""
         return False
 
+    def of_operator(self, operator: Operator) -> Normalization:
+        """Return the normalisation with what it must know of its operator, to say how rounding grows."""
+        return self
+
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         """Return the basis: ``row(x) @ basis`` is the embedding of x."""
         raise AssertionError("a normalisation says what its basis is")
+
+    def basis_of(self, functions: Array, vectors: Array, eigenvalues: Array) -> Array:
+        """Return the basis from the eigenvectors of the operator and the same as functions on the anchors."""
+        return self.basis(functions, eigenvalues)
 
     def eigenvalues(self, operator_values: Array) -> Array:
         """Return eigenvalues of the method from those of the operator."""

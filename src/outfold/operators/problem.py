@@ -116,6 +116,11 @@ class Eigenproblem:
         """Memory limit and checkpoint of an eigenproblem that reads the rows in passes."""
         return None
 
+    @property
+    def streams_every_row(self) -> bool:
+        """Whether ``build`` reads all rows in passes, without landmarks; its anchors are then a sample of the rows."""
+        return False
+
     def within(self, memory: float) -> Self:
         """Return the eigenproblem with this memory limit, if it has one."""
         return self
@@ -283,6 +288,7 @@ class BuiltProblem:
     notes: tuple[Concern, ...] = ()  # warnings for the report
     kept: NeighborLists | None = None  # the anchors of each training row, if `build` has stored them
     gathered: Gathered | None = None
+    stored: Array | None = None  # the anchors that the model stores; None: all of them
     # Called with the problem, its eigenvalues and eigenvectors. Returns the problem, changed if these show that it must
     # be, and whether it must be solved again.
     revise: Callable[[BuiltProblem, Array, Array], tuple[BuiltProblem, bool]] | None = None
@@ -298,6 +304,8 @@ class BuiltProblem:
 
     @property
     def order(self) -> Array:
-        """The order of the anchors by their training rows."""
+        """The order of the anchors by their training rows; of those that the model stores."""
+        if self.stored is not None:
+            return self.stored
         index = self.anchors.index
         return np.arange(self.operator.size) if index is None else np.argsort(index)

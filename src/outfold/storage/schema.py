@@ -327,11 +327,19 @@ def _of_columns(values: dict[str, Any], letters: Letters) -> None:
         raise Wrong("Preparation does not scale as many columns as it has")
 
 
+def _of_features(values: dict[str, Any], letters: Letters) -> None:
+    if len(values["mass"]) != len(values["degree"]):
+        raise Wrong(f"CosineRule has masses of {len(values['mass'])} features and {len(values['degree'])} degrees")
+    if not (np.linalg.norm(values["mass"]) > 0 and (values["mass"] >= 0).all() and (values["degree"] >= 0).all()):
+        raise Wrong("masses and degrees of CosineRule must not be negative, and some positive")
+
+
 FURTHER: dict[str, Callable[[dict[str, Any], Letters], None]] = {
     "Preparation": _of_columns,
     "Bandwidth": _some_width,
     "Tree": _euclidean,
     "Proposed": _of_points,
+    "CosineRule": _of_features,
     "GivenTable": _is_given,
     "Report": _candidates,
     "KernelSum": _levels,
