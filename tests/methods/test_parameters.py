@@ -91,7 +91,7 @@ def rbf(x, y):
 
 
 @pytest.mark.parametrize("method", [DiffusionMaps, LaplacianEigenmaps, SpectralClustering, Roseland])
-@pytest.mark.parametrize("kernel", [*AFFINITY_KERNELS, rbf], ids=str)
+@pytest.mark.parametrize("kernel", [*AFFINITY_KERNELS, rbf], ids=lambda kernel: getattr(kernel, "__name__", kernel))
 def test_an_infinite_epsilon_is_the_binary_graph_or_refused_in_words(method, kernel):
     table = np.exp(-cdist(X, X))
     for rule, marks, solver in itertools.product(RULES, (None, 60), SOLVERS):

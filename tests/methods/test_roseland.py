@@ -469,6 +469,10 @@ def test_models_of_given_matrices_are_calibrated_and_planned():
     assert found.edges == "all landmarks"
 
 
+def minus_one(x, y):
+    return -1.0
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -493,14 +497,14 @@ def test_models_of_given_matrices_are_calibrated_and_planned():
         ({"kernel": "continuous_knn", "epsilon": 0.5}, "has no epsilon"),
         ({"kernel": "self_tuning", "epsilon": "median"}, "measures in local units"),
         ({"kernel": "rbf"}, "'self_tuning', 'continuous_knn', 'precomputed'"),
-        ({"kernel": lambda x, y: -1.0, "landmarks": 20}, "Affinities must be >= 0"),
+        ({"kernel": minus_one, "landmarks": 20}, "Affinities must be >= 0"),
         ({"landmarks": 40, "n_neighbors": graphs.Mutual(41)}, "n_neighbors=41 is more than the 40 landmarks"),
         ({"epsilon": np.inf}, "finite"),
         ({"alpha": 2}, "alpha=2 must be >= 0 and <= 1"),
         ({"t": -1}, "t=-1 must be >= 0"),
         ({"n_components": 40, "epsilon": 1e3, "landmarks": 60}, "beyond the rank"),
     ],
-    ids=str,
+    ids=[f"bad {number}" for number in range(27)],
 )
 def test_bad_parameters(parameters, message):
     with pytest.raises(ValueError, match=message):

@@ -61,6 +61,7 @@ STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the c
     "operators.variable_rates": "RateRule Generator",
     "solvers.auto": "AutoSolver=Auto",
     "solvers.dense": "Dense",
+    "solvers.filtered": "Filtered",
     "solvers.krylov": "Krylov",
     "solvers.lanczos": "Lanczos",
     "solvers.lobpcg": "Lobpcg",

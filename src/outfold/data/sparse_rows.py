@@ -31,9 +31,9 @@ class SparseRows(csr_array):  # type: ignore[misc]  # SciPy has no types
 
 
 def as_rows(Z: Array) -> Array:
-    """Return rows as float64 in C order, or as ``SparseRows`` if they are sparse."""
+    """Return rows as float64 in C order, or as ``SparseRows`` with their columns in order if they are sparse."""
     if isinstance(Z, SparseRows):
-        return Z
+        return Z if Z.has_sorted_indices else Z.sorted_indices()
     return SparseRows.of(Z) if issparse(Z) else np.ascontiguousarray(Z, dtype=float)
 
 

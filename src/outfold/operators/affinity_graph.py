@@ -26,7 +26,7 @@ from ..graphs.pair_statistics import DenseStatistics, SearchStatistics
 from ..graphs.protocols import EdgeRule, FittedKernel, Graph
 from ..graphs.rules import DenseOrNearest
 from ..kernels import Gaussian, Kernel
-from ..landmarks import Anchors, along_the_tree, given_columns
+from ..landmarks import Anchors, along_the_graph, along_the_tree, given_columns
 from ..trust import Reference
 from .concerns import Concern, Importance, contrasts_only
 from .costs import EDGE, ENTRY, Case, Cost, Stage
@@ -84,7 +84,7 @@ class Affinities(Eigenproblem):
             return self._choose_edges(len(anchors.measure)).build(rows, anchors, measure, needed, runner)
         if self.given and isinstance(self.edges, AllPairs):
             if isinstance(anchors.points, SparseRows):
-                return self._over_given_edges().build(rows, anchors, measure, needed, runner)
+                return self._over_given_edges().build(rows, along_the_graph(anchors), measure, needed, runner)
             if self.kernel == Gaussian(Fixed(np.inf)):
                 raise ValueError(BINARY)
         if not isinstance(self.edges, AllPairs):

@@ -35,7 +35,7 @@ from ..graphs.bridges import bridge_lengths
 from ..graphs.local_dimension import dimension_of_lists
 from ..graphs.nearest import NearestAnchors, Shared
 from ..kernels import GaussianKernel
-from ..landmarks import Anchors, along_the_tree, given_columns, holds_every_row
+from ..landmarks import Anchors, along_the_graph, along_the_tree, given_columns, holds_every_row
 from ..neighbors.faiss import NeighborsTransformer
 from .affinity_graph import disconnected_note, largest_component
 from .concerns import Concern, Importance
@@ -174,8 +174,7 @@ class NeighborWalk(Eigenproblem):
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""
-        if self.metric is not None:
-            anchors = along_the_tree(anchors, self.metric)
+        anchors = along_the_graph(anchors) if self.metric is None else along_the_tree(anchors, self.metric)
         search = neighbors.build(self._distances(anchors), self.search)
         k, local, dimension = self._counts(search, anchors.measure, runner)
         geometry, shared, reference = NearestAnchors.fit(

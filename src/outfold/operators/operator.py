@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
 from scipy.sparse import csr_array
 
 from .._loops import csr
@@ -20,7 +19,6 @@ from ..trust import Isolation
 from .spectrum import spectral_dimension
 
 DENSE_SOLVER_UP_TO = 1000  # anchors up to which the dense solver is chosen
-CROWDING_STEPS = 40  # products by which the distance of the next eigenvalue is estimated, of a graph without features
 LANCZOS_UP_TO = 3000  # anchors of a sparse graph up to which plain Lanczos is chosen
 
 
@@ -184,36 +182,14 @@ class Operator:
     def crowding(self) -> float:
         """Return an upper bound on the distance of the next eigenvalue from ``top``.
 
-        It is the least Rayleigh quotient of ``top`` - matrix over the functions ``smooth``; without them, over the
-        Krylov space of a few products, of a sparse matrix.
+        It is the least Rayleigh quotient of ``top`` - matrix over the functions ``smooth``.
         """
         if self.smooth is None:
-            return self._krylov_crowding() if self.sparse else self.spread
+            return self.spread
         root = np.sqrt(self.stationary)[:, None]
         V = (self.smooth - self.stationary @ self.smooth) * root
         V = V[:, np.linalg.norm(V, axis=0) > 0]
         return float((self.top - (V * self.matmat(V)).sum(axis=0) / (V * V).sum(axis=0)).min(initial=self.spread))
-
-    def _krylov_crowding(self) -> float:
-        """Return the distance from ``top`` of the largest Ritz value after ``CROWDING_STEPS`` Lanczos steps."""
-        known = self.trivial(CROWDING_STEPS)
-        now = np.random.default_rng(0).normal(size=self.size)
-        now -= known @ (known.T @ now)
-        now /= np.linalg.norm(now)
-        before, off = np.zeros(self.size), 0.0
-        diagonal, offs = [], []
-        for _ in range(min(CROWDING_STEPS, self.size - known.shape[1])):
-            image = self.matmat(now[:, None])[:, 0] - off * before
-            diagonal.append(float(image @ now))
-            image -= diagonal[-1] * now
-            image -= known @ (known.T @ image)
-            off = float(np.linalg.norm(image))
-            if off <= 1e-12 * self.spread:
-                break
-            offs.append(off)
-            before, now = now, image / off
-        largest = eigh_tridiagonal(diagonal, offs[: len(diagonal) - 1], eigvals_only=True)[-1]
-        return float(np.clip(self.top - largest, 0.0, self.spread))
 
 
 class SmallerSide(NamedTuple):

@@ -6,6 +6,7 @@ trivial ones are deflated first, so no solver ever has to find a multiple eigenv
 
 from .auto import Auto, solve
 from .dense import Dense
+from .filtered import Filtered
 from .krylov import Krylov
 from .lanczos import Lanczos
 from .lobpcg import Lobpcg
@@ -16,6 +17,7 @@ from .shift_invert import ShiftInvert
 __all__ = [
     "Auto",
     "Dense",
+    "Filtered",
     "Krylov",
     "Lanczos",
     "Lobpcg",

@@ -15,6 +15,7 @@ from .._runtime.typing import Array
 from ..exceptions import ConvergenceError
 from ..operators.operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, CentredOperator, Operator
 from .dense import Dense
+from .filtered import Filtered
 from .krylov import Krylov
 from .lanczos import FILTERED_FROM, Lanczos
 from .lobpcg import Lobpcg
@@ -37,7 +38,8 @@ class Auto(Solver):
 
     Dense for small problems and for many pairs. For dense kernels Lanczos (Krylov if they are centred). Shift-invert
     for residuals (LLE) and for unnormalised Laplacians, unless these are large and sparse. For sparse graphs Lanczos up
-    to 3000 rows or if the next eigenvalue is far from the top, else LOBPCG.
+    to 3000 rows or if the next eigenvalue is far from the top, else LOBPCG. For large graphs without features, which
+    say nothing about the next eigenvalue before the first products, filtered subspace iteration, else LOBPCG.
     """
 
     dense_up_to: int = DENSE_SOLVER_UP_TO
@@ -59,6 +61,8 @@ class Auto(Solver):
             return OF_A_KIND[special[0]], special[1]
         if not operator.sparse or n <= self.lanczos_up_to:
             return Lanczos(), told
+        if operator.smooth is None and n > FILTERED_FROM:
+            return Filtered(), f"a sparse graph without features, n = {n}"
         crowding = operator.crowding()
         large = n > FILTERED_FROM
         # On small graphs a coarse grid pays off only if eigenvalues are more crowded.
