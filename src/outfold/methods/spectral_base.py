@@ -8,9 +8,11 @@ from dataclasses import field, replace
 from typing import Annotated, ClassVar, TypedDict
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from .. import bandwidths, distances, extensions, graphs, kernels, solvers
-from .._runtime.typing import FLAG, Array, Data, Interval, Options
+from .._runtime.typing import FLAG, Array, Data, Interval, Options, Sparse
+from ..engine import matrices
 from ..engine.fit import Recipe
 from ..graphs import rules
 from ..graphs.given import SYMMETRIZE
@@ -179,6 +181,31 @@ class AffinityMethod(SpectralMethod):
     components: Annotated[str, Options("warn", "error", "largest", "join"), After("landmarks")] = "warn"
     diagonal: Annotated[bool, FLAG, After("components")] = True
     _takes_graphs = True
+
+    @property
+    def graph_(self) -> Sparse:
+        """The affinities between ``landmarks_`` as the fit used them, a symmetric ``csr_array``; computed anew."""
+        check_is_fitted(self)
+        given = self._precomputed_parameter()
+        rows = self.__dict__.get("_graph")
+        if given is not None and rows is None:
+            raise ValueError(f"{given}='precomputed': the graph is the matrix that was passed; this model keeps none.")
+        rule = self.model_.rule  # type: ignore[attr-defined]  # a spectral model has one
+        graph = matrices.affinity_graph(rule, self.landmarks_, self._anchor_measure, rows, self._columns)
+        return graph if self.diagonal else matrices.without_diagonal(graph, self._anchor_measure)
+
+    @property
+    def operator_(self) -> Sparse:
+        """The Markov matrix between ``landmarks_``, or the unnormalised Laplacian, a ``csr_array``; computed anew.
+
+        Its eigenvectors are ``eigenvectors_``; landmarks with weights count as often.
+        """
+        graph = self.graph_
+        if self._resolved_kernel() == "variable":
+            raise ValueError("kernel='variable' has a generator, which no matrix of affinities gives: see graph_.")
+        if getattr(self, "laplacian", "") == "unnormalized":
+            return matrices.laplacian_matrix(graph, self._anchor_measure)
+        return matrices.markov_matrix(graph, self._anchor_measure, float(getattr(self, "alpha", 0.0)))
 
     def _over_affinities(self, normalization: Markov | Unnormalized) -> Eigenproblem:
         """Return the eigenproblem of the normalised affinities; with LowRank() that of all rows, by landmarks."""
