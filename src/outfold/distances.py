@@ -94,7 +94,7 @@ class SearchedDistances(MeasuredDistances, Protocol):
         """Return approximate squared distances (len(Z), n), and a bound of each row's error."""
         ...
 
-    def listed(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+    def of_pairs(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
         """Return the squared distances of row i to the anchors index[ptr[i]:ptr[i + 1]], in the order of ``index``."""
         out = np.empty(len(index))
 
@@ -172,6 +172,13 @@ def _sparse_name(name: str | Callable[[Array, Array], float], params: dict[str, 
         f"{told} does not take sparse rows; 'euclidean', 'cosine' and 'manhattan' do. Pass one of these, or "
         "X.toarray() if it fits in memory."
     )
+
+
+def takes_sparse(metric: object) -> bool:
+    """Return whether a metric takes sparse rows: by name or as a Metric without parameters."""
+    name, params = (metric.name, metric.params) if isinstance(metric, Metric) else (metric, {})
+    name = _ALIASES.get(name, name) if isinstance(name, str) else name
+    return isinstance(name, str) and name in (*SPARSE_METRICS, "precomputed") and not params
 
 
 def _check_symmetric(metric: Callable[[Array, Array], float], X: Array) -> None:
@@ -277,9 +284,9 @@ class Distances(PointDistances, SearchedDistances):
         table, rounding = self.by_product(Z)
         return table, 4 * (Z.shape[1] + 4) * rounding
 
-    def listed(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+    def of_pairs(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
         if self.name != "euclidean":
-            return super().listed(Z, ptr, index, runner)
+            return super().of_pairs(Z, ptr, index, runner)
         out = np.empty(len(index))
         Z, X = (np.ascontiguousarray(A, dtype=float) for A in (Z, self.anchors))
 
@@ -388,9 +395,9 @@ class SparseDistances(Distances):
             sparse_pairs.square_small(*_csr(Z), *_csr(self.anchors), *lengths, CANCELLED, table)
         return table
 
-    def listed(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
-        loops = {"cityblock": sparse_pairs.listed_sums, "cosine": sparse_pairs.listed_products}
-        loop, arrays = loops.get(str(self.name), sparse_pairs.listed_squares), (*_csr(Z), *_csr(self.anchors))
+    def of_pairs(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+        loops = {"cityblock": sparse_pairs.pair_differences, "cosine": sparse_pairs.pair_products}
+        loop, arrays = loops.get(str(self.name), sparse_pairs.pair_squares), (*_csr(Z), *_csr(self.anchors))
         out = np.empty(len(index))
         blocks = row_blocks(len(Z), 64 * (1 + len(index) // max(1, len(Z))))
         runner.run(lambda rows: loop(*arrays, ptr, index, out, rows.start, rows.stop), blocks)
@@ -511,13 +518,13 @@ class GivenNeighbors(SearchedDistances):
         return Given(rows, picks=True)
 
     def between(self, rows: Array, columns: Array) -> Array:
-        return self._squared(self.anchors[rows][:, columns])
+        return self._squares(self.anchors[rows][:, columns])
 
     def to(self, anchors: Array) -> GivenNeighbors:
         return replace(self, anchors=anchors)
 
     def cross(self, Z: Array, slack: float = 0.0) -> Array:
-        return self._squared(Z)
+        return self._squares(Z)
 
     def estimate(self, Z: Array) -> tuple[Array, Array]:
         return self.cross(Z), np.zeros(len(Z))
@@ -526,7 +533,7 @@ class GivenNeighbors(SearchedDistances):
         stored: Array = np.diff(Z.indptr) == 0 if isinstance(Z, SparseRows) else np.zeros(len(Z), bool)
         return stored
 
-    def listed(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+    def of_pairs(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
         out = np.empty(len(index))
         if isinstance(Z, SparseRows):
             csr.stored_values(Z.indptr, Z.indices, Z.data, ptr, index, out)
@@ -539,7 +546,7 @@ class GivenNeighbors(SearchedDistances):
         return at
 
     @staticmethod
-    def _squared(Z: Array) -> Array:
+    def _squares(Z: Array) -> Array:
         if not isinstance(Z, SparseRows):
             dense: Array = np.square(Z, dtype=float)
             return dense

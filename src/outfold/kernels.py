@@ -18,6 +18,7 @@ from ._runtime.threads import Threads, row_blocks
 from ._runtime.typing import POSITIVE, WHOLE, Array, Axes, Interval
 from .bandwidths import NO_BANDWIDTH, Bandwidth, BandwidthRule, Fixed, Neighbor, PairStatistics, Percentile
 from .data.places import find_places
+from .data.sparse_rows import SparseRows
 from .distances import Distances, Metric, PointDistances, PointMetric, clip_entries
 from .graphs.drawing import expect_kind
 from .graphs.given import GivenStatistics
@@ -159,6 +160,7 @@ class Variable:
 
 
 GIVEN = Bandwidth(float("nan"), "none: kernel values are given")
+DENSE_ONLY = ("additive_chi2", "chi2")  # scikit-learn computes them for arrays only
 NAMED = ("additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial", "rbf", "sigmoid")
 
 
@@ -182,6 +184,8 @@ class Named:
         self, points: Array, measure: Array, runner: Threads, weighed: bool = False
     ) -> tuple[KernelValues, Array, Reference]:
         """Return (fitted kernel, its values between the points (n, n), reference for the support of new rows)."""
+        if callable(self.name) or self.name in DENSE_ONLY:
+            refuse_sparse("a callable" if callable(self.name) else repr(self.name), points)
         distances = Metric().fit(points)
         nearness, reference = Nearness.of(_nearest_place(distances, runner), measure, weighed)
         bandwidth = NO_BANDWIDTH
@@ -344,6 +348,7 @@ class CallableKernel(PointMetric):
     function: Callable[[Array, Array], float]
 
     def fit(self, X: Array) -> PairwiseValues:
+        refuse_sparse("a callable", X)
         return PairwiseValues(X, self.function)
 
 
@@ -366,6 +371,14 @@ class PairwiseValues(PointDistances):
     def nearest(self, Z: Array) -> Array:
         at: Array = self.cross(Z).argmax(axis=1)
         return at
+
+
+def refuse_sparse(kernel: str, points: Array) -> None:
+    """Raise ValueError if the rows are sparse."""
+    if isinstance(points, SparseRows):
+        raise ValueError(
+            f"kernel={kernel} does not take sparse rows. Pass X.toarray() if it fits in memory, or another kernel."
+        )
 
 
 def _call_kernel(function: Callable[[Array, Array], float], Z: Array, anchors: Array) -> Array:

@@ -75,6 +75,12 @@ def test_what_cannot_take_sparse_features_says_why(name):
         quietly(clone(ALL_METHODS[name]).fit, csr_array(sparse_cloud(0)))
 
 
+@pytest.mark.parametrize("kernel", ["chi2", lambda x, y: float(x @ y)], ids=["chi2", "callable"])
+def test_kernels_of_arrays_say_so(kernel):
+    with pytest.raises(ValueError, match="does not take sparse rows"):
+        KernelPCA(kernel=kernel).fit(csr_array(sparse_cloud(0)))
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "cosine", "manhattan"])
 @pytest.mark.parametrize("method", [DiffusionMaps, Isomap, ClassicalMDS, PHATE])
 def test_the_metrics_of_sparse_rows(method, metric):

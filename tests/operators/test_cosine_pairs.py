@@ -106,7 +106,7 @@ def test_beyond_dense_sizes_products_give_the_embedding_of_a_table(shape, diagon
     X[X.sum(axis=1) == 0, 0] = 1.0
     exact = DiffusionMaps(3, kernel="cosine", diagonal=diagonal, solver="dense").fit(X)
     maps = DiffusionMaps(3, kernel="cosine", diagonal=diagonal).fit(csr_array(X))
-    assert maps.report_.solver in ("smallerside", "krylov")
+    assert maps.report_.solver in ("gram", "krylov")
     assert maps.report_.residual < 1e-8
     assert np.abs(maps.eigenvalues_ - exact.eigenvalues_).max() < 1e-11
     assert up_to_signs(maps.embedding_, exact.embedding_) < 1e-7 * np.abs(exact.embedding_).max()

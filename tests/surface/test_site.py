@@ -131,6 +131,16 @@ def it_writes_its_picture(lines):
     assert lines == ["wrote bengio_figure_2.png"]  # what it shows is held by test_docs.py
 
 
+def new_documents_lie_beside_their_topic_and_shuffled_ones_are_flagged(lines):
+    assert numbers(lines[1])[0] > 95
+    assert numbers(lines[3])[0] < 5 < 95 < numbers(lines[4])[0]
+
+
+def communities_are_found_and_new_members_join_theirs(lines):
+    assert numbers(lines[1])[0] > 0.9
+    assert numbers(lines[2])[0] > 0.9
+
+
 CLAIMS = {
     "bengio_figure_2": it_writes_its_picture,
     "density_in_the_embedding": density_tells_what_is_rare_and_support_what_is_off_the_sheet,
@@ -139,6 +149,8 @@ CLAIMS = {
     "landmarks_and_size": spread_landmarks_are_worth_several_times_as_many_random_ones,
     "new_points": new_digits_are_where_a_joint_fit_has_them_and_scrambled_ones_are_flagged,
     "sampling_density": alpha_one_gives_the_circle_whatever_its_sampling,
+    "social_network": communities_are_found_and_new_members_join_theirs,
+    "text": new_documents_lie_beside_their_topic_and_shuffled_ones_are_flagged,
     "semi_supervised": few_labels_go_farther_in_coordinates_than_in_pixels,
 }
 

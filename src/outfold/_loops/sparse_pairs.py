@@ -19,7 +19,9 @@ def inner_products(
 
 
 @Loop
-def _squared(indices: Array, values: Array, p: int, stop: int, other: Array, theirs: Array, q: int, end: int) -> float:
+def _square_distance(
+    indices: Array, values: Array, p: int, stop: int, other: Array, theirs: Array, q: int, end: int
+) -> float:
     """Return the squared distance of two rows, whose entries lie at [p, stop) and [q, end)."""
     total = 0.0
     while p < stop or q < end:
@@ -38,7 +40,9 @@ def _squared(indices: Array, values: Array, p: int, stop: int, other: Array, the
 
 
 @Loop
-def _absolute(indices: Array, values: Array, p: int, stop: int, other: Array, theirs: Array, q: int, end: int) -> float:
+def _total_difference(
+    indices: Array, values: Array, p: int, stop: int, other: Array, theirs: Array, q: int, end: int
+) -> float:
     """Return the sum of absolute differences of two rows, whose entries lie at [p, stop) and [q, end)."""
     total = 0.0
     while p < stop or q < end:
@@ -56,7 +60,9 @@ def _absolute(indices: Array, values: Array, p: int, stop: int, other: Array, th
 
 
 @Loop
-def _inner(indices: Array, values: Array, p: int, stop: int, other: Array, theirs: Array, q: int, end: int) -> float:
+def _inner_product(
+    indices: Array, values: Array, p: int, stop: int, other: Array, theirs: Array, q: int, end: int
+) -> float:
     """Return the inner product of two rows, whose entries lie at [p, stop) and [q, end)."""
     total = 0.0
     while p < stop and q < end:
@@ -72,7 +78,7 @@ def _inner(indices: Array, values: Array, p: int, stop: int, other: Array, their
 
 
 @Loop
-def listed_squares(
+def pair_squares(
     indptr: Array, indices: Array, values: Array, other_ptr: Array, other: Array, theirs: Array,
     ptr: Array, index: Array, out: Array, start: int, stop: int,
 ) -> None:  # fmt: skip
@@ -80,13 +86,13 @@ def listed_squares(
     for i in range(start, stop):
         for p in range(ptr[i], ptr[i + 1]):
             j = index[p]
-            out[p] = _squared(
+            out[p] = _square_distance(
                 indices, values, indptr[i], indptr[i + 1], other, theirs, other_ptr[j], other_ptr[j + 1]
             )  # fmt: skip
 
 
 @Loop
-def listed_sums(
+def pair_differences(
     indptr: Array, indices: Array, values: Array, other_ptr: Array, other: Array, theirs: Array,
     ptr: Array, index: Array, out: Array, start: int, stop: int,
 ) -> None:  # fmt: skip
@@ -94,13 +100,13 @@ def listed_sums(
     for i in range(start, stop):
         for p in range(ptr[i], ptr[i + 1]):
             j = index[p]
-            out[p] = _absolute(
+            out[p] = _total_difference(
                 indices, values, indptr[i], indptr[i + 1], other, theirs, other_ptr[j], other_ptr[j + 1]
             )  # fmt: skip
 
 
 @Loop
-def listed_products(
+def pair_products(
     indptr: Array, indices: Array, values: Array, other_ptr: Array, other: Array, theirs: Array,
     ptr: Array, index: Array, out: Array, start: int, stop: int,
 ) -> None:  # fmt: skip
@@ -108,7 +114,9 @@ def listed_products(
     for i in range(start, stop):
         for p in range(ptr[i], ptr[i + 1]):
             j = index[p]
-            out[p] = _inner(indices, values, indptr[i], indptr[i + 1], other, theirs, other_ptr[j], other_ptr[j + 1])
+            out[p] = _inner_product(
+                indices, values, indptr[i], indptr[i + 1], other, theirs, other_ptr[j], other_ptr[j + 1]
+            )
 
 
 @Loop
@@ -120,7 +128,7 @@ def square_small(
     for i in range(len(out)):
         for j in range(len(other_norms)):
             if out[i, j] < share * (norms[i] + other_norms[j]):
-                out[i, j] = _squared(
+                out[i, j] = _square_distance(
                     indices, values, indptr[i], indptr[i + 1], other, theirs, other_ptr[j], other_ptr[j + 1]
                 )  # fmt: skip
 
@@ -132,6 +140,6 @@ def absolute_table(
     """out[i, j] = sum of absolute differences of row i and row j of the others."""
     for i in range(len(out)):
         for j in range(out.shape[1]):
-            out[i, j] = _absolute(
+            out[i, j] = _total_difference(
                 indices, values, indptr[i], indptr[i + 1], other, theirs, other_ptr[j], other_ptr[j + 1]
             )  # fmt: skip

@@ -220,7 +220,7 @@ class SparseGraph(Graph):
         return self.search.group(np.sqrt(reach))
 
     def _measure(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
-        return Lists(ptr, index, self.distances.listed(Z, ptr, index, runner))
+        return Lists(ptr, index, self.distances.of_pairs(Z, ptr, index, runner))
 
     def _as_csr(self, lists: Lists, Z: Array, sigma: Array | None, runner: Threads) -> csr_array:
         across = None if self.bridges is None else find_bridges(self.bridges, lists)

@@ -29,7 +29,7 @@ from ..data.sources import Collection, InMemory, Source, collection, require_in_
 from ..data.sparse_rows import SparseRows, as_rows, dense_rows, largest_entries, like_rows
 from ..data.weights import measure_on
 from ..data.writers import Assignable
-from ..distances import Metric
+from ..distances import Metric, takes_sparse
 from ..engine import cross_fit
 from ..engine import plan as planning
 from ..engine.fit import Fit, Recipe, extend_fit, fit_recipe
@@ -229,7 +229,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
         measure = measure_on(rows, sample_weight)
         notes: list[str] = []
-        if (given := self._precomputed_parameter()) is not None and recipe.view.between_rows:
+        given = self._precomputed_parameter()
+        if given is not None and self._takes_graphs and recipe.view.between_rows:
             if isinstance(rows.array(), SparseRows) or getattr(self, "symmetrize", "auto") not in ("auto", "error"):
                 self._graph = rows.array()
             measure, notes = _leave_out_isolated(rows.array(), measure, given)
@@ -768,7 +769,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         tags.input_tags.pairwise = given
         tags.input_tags.positive_only = (given and self._needs_positive) or self._takes_no_negative_features
         tags.input_tags.allow_nan = self._takes_nan()
-        tags.input_tags.sparse = not self._refuses_sparse
+        tags.input_tags.sparse = not self._refuses_sparse and takes_sparse(getattr(self, "metric", "euclidean"))
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -65,5 +65,5 @@ class Brute(Search):
         found = list(runner.map(look, row_blocks(len(Z), len(self.distances.anchors)), "neighbours"))
         ptr = np.append(0, np.cumsum(np.concatenate([counts for counts, _ in found])))
         index = np.ascontiguousarray(np.concatenate([columns for _, columns in found]), dtype=np.int64)
-        lists = Lists(ptr, index, self.distances.listed(Z, ptr, index, runner))
+        lists = Lists(ptr, index, self.distances.of_pairs(Z, ptr, index, runner))
         return sort_rows(lists, runner) if sort else lists

@@ -56,4 +56,4 @@ def sort_rows(lists: Lists, runner: Threads) -> Lists:
 
 def nearest_first(distances: SearchedDistances, Z: Array, ptr: Array, index: Array, runner: Threads) -> Lists:
     """Return the listed pairs with their squared distances, each row by increasing distance."""
-    return sort_rows(Lists(ptr, index, distances.listed(Z, ptr, index, runner)), runner)
+    return sort_rows(Lists(ptr, index, distances.of_pairs(Z, ptr, index, runner)), runner)

@@ -42,7 +42,7 @@ from .problem import BuiltProblem, Eigenproblem, Facts, magnified_rounding
 
 LENGTHS = 1e-150, 1e150  # between these, squares of lengths neither overflow nor lose digits
 PIECES = 8  # of the rows, each with a table of its own that is summed afterwards
-ISOLATED = 1e-10  # mass of all others, below which a row stays its own neighbour without the diagonal
+LEAST_OTHERS = 1e-10  # mass of all others, below which a row stays its own neighbour without the diagonal
 GRAM_SHARE = 0.25  # of the free memory, that tables of features x features may take in a pass
 GRAM_UP_TO = 8000  # features
 DRAW_SEED = 0  # of the rows that a model stores
@@ -236,7 +236,7 @@ class CosineRule(RowRule):
             own = np.minimum(self.copy * others**-self.alpha / degree, 1.0)
             divisor = divisor * guard_poles(self.eigenvalues + np.multiply.outer(own, 1 - self.eigenvalues))
         if self.canonical:
-            root = np.sqrt(degree * np.maximum(1 - own, ISOLATED) * others**-self.alpha / self.total)
+            root = np.sqrt(degree * np.maximum(1 - own, LEAST_OTHERS) * others**-self.alpha / self.total)
             divisor = divisor / root[:, None]
         return Rows(weights=UnitRows(U, lost, mean), log_degree=log_mass, log_mass=log_mass, divisor=divisor)
 
@@ -425,7 +425,7 @@ class MassLook:
     """U'm, rows of zeros, and which features are connected."""
 
     def __call__(self, points: Array, measure: Array, start: int) -> MassSums:
-        points, measure, index = _counted(points, measure)
+        points, measure, index = _count_places(points, measure)
         U = unit_rows(points)
         empty = _empty(U)
         first = int(start + index[empty[0]]) if len(empty) else -1
@@ -452,7 +452,7 @@ class DegreeLook:
     alpha: float
 
     def __call__(self, points: Array, measure: Array, start: int) -> Array:
-        points, measure, _ = _counted(points, measure)
+        points, measure, _ = _count_places(points, measure)
         U = unit_rows(points)
         sums: Array = U.T @ (measure * (U @ self.mass) ** -self.alpha)
         return sums
@@ -468,7 +468,7 @@ class GramLook:
     V: Array | None = None
 
     def __call__(self, points: Array, measure: Array, start: int) -> tuple[Array, float]:
-        points, measure, _ = _counted(points, measure)
+        points, measure, _ = _count_places(points, measure)
         U = unit_rows(points)
         weight = measure * (U @ self.mass) ** -self.alpha / (U @ self.degrees)
         if self.V is not None:
@@ -491,7 +491,7 @@ def _add(earlier: Array, later: Array) -> Array:
     return total
 
 
-def _counted(points: Array, measure: Array) -> tuple[Array, Array, Array]:
+def _count_places(points: Array, measure: Array) -> tuple[Array, Array, Array]:
     """Return the rows with a positive weight, their weights and their numbers."""
     index = np.flatnonzero(np.asarray(measure) > 0)
     if len(index) == len(points):
@@ -583,7 +583,7 @@ class CosinePairs(Eigenproblem):
         copy = 0.0 if normalization.diagonal else copy_weight(m)
         mass = U.T @ m
         q = U @ mass
-        left = np.where(q - copy > ISOLATED, copy, 0.0)
+        left = np.where(q - copy > LEAST_OTHERS, copy, 0.0)
         lonely = q - np.minimum(m, 1.0)
         q = q - left
         weight = q**-normalization.alpha
@@ -610,11 +610,11 @@ class CosinePairs(Eigenproblem):
         )
         operator = replace(operator, matrix=_table(operator))
         if operator.parts.count > 1 and self.components == "error":
-            raise ValueError(self._disconnected(operator) + " Pass components='warn' or 'largest'.")
+            raise ValueError(self._disconnected_note(operator) + " Pass components='warn' or 'largest'.")
         if operator.parts.count > 1 and self.components == "largest":
             fewer = largest_component(anchors, operator, needed, False, 0)
             return replace(self, components="warn")._in_memory(fewer, needed, runner)
-        stored = self._stored(anchors) if self.every else None
+        stored = self._store(anchors) if self.every else None
         fitted = CosineMarkov(
             alpha=normalization.alpha,
             power=normalization.power,
@@ -638,7 +638,7 @@ class CosinePairs(Eigenproblem):
         )
 
     @staticmethod
-    def _stored(anchors: Anchors) -> Array | None:
+    def _store(anchors: Anchors) -> Array | None:
         """Return which anchors the model stores: a random sample if there are many."""
         if len(anchors.points) <= REFERENCE_ROWS:
             return None
@@ -709,7 +709,7 @@ class CosinePairs(Eigenproblem):
             whole_trace=trace,
         )
         if operator.parts.count > 1 and self.components == "error":
-            raise ValueError(self._disconnected(operator) + " Pass components='warn'.")
+            raise ValueError(self._disconnected_note(operator) + " Pass components='warn'.")
         fitted = CosineMarkov(
             alpha=alpha, power=normalization.power, canonical=normalization.canonical, of_all_rows=True, total=total
         )
@@ -725,7 +725,7 @@ class CosinePairs(Eigenproblem):
 
     # -- what a fit says -----------------------------------------------------------------------
 
-    def _disconnected(self, operator: MarkovOperator) -> str:
+    def _disconnected_note(self, operator: MarkovOperator) -> str:
         return (
             f"The rows fall into {operator.parts.describe()} that have no feature in common, so their cosines are 0. "
             "Leave such rows out."

@@ -511,7 +511,7 @@ class NearPasses(Passes):
         return NeighborLists(order=order, ptr=ptr, index=index[:total], distances=self.geometry.distances, units=units)
 
     def _lists(self, points: Array, kept: NeighborLists) -> Lists:
-        return Lists(kept.ptr, kept.index, self.geometry.distances.listed(points, kept.ptr, kept.index, self.runner))
+        return Lists(kept.ptr, kept.index, self.geometry.distances.of_pairs(points, kept.ptr, kept.index, self.runner))
 
     def _weights(self, lists: Lists) -> Array:
         """Return the weights of the entries, in place of their squared distances."""

@@ -509,7 +509,7 @@ class LooplessMarkov(Markov):
         return float((np.abs(values) ** self.power / np.maximum(least, 1e-8)).max())
 
 
-ISOLATED = 1e-20  # weight of all others: a row for which they weigh less stays its own neighbour
+ALONE_BELOW = 1e-20  # weight of all others: a row for which they weigh less stays its own neighbour
 
 
 def copy_weight(measure: Array) -> float:
@@ -525,7 +525,7 @@ def leave_out_copy(W: Matrix, measure: Array) -> None:
     own = W.diagonal().copy()
     rest = own * (1 - copy_weight(measure) / measure)
     add_to_diagonal(W, rest - own)
-    alone = W @ measure < ISOLATED
+    alone = W @ measure < ALONE_BELOW
     if alone.any():
         add_to_diagonal(W, np.where(alone, own, 0.0))
 

@@ -260,7 +260,7 @@ class NeighborLists:
             shape = (len(points), len(self.distances.anchors))
             known: Sparse = csr_array((self.values[entries].copy(), index, ptr), shape=shape)
             return known
-        lists = Lists(ptr, index, self.distances.listed(points, ptr, index, Threads(1)))
+        lists = Lists(ptr, index, self.distances.of_pairs(points, ptr, index, Threads(1)))
         if self.units is not None:
             scaled: Sparse = self.units.scale(self.units.share(lists))
             return scaled

@@ -21,14 +21,14 @@ from .lanczos import FILTERED_FROM, Lanczos
 from .lobpcg import Lobpcg
 from .session import Session, Solver, Spectrum, ritz_pairs
 from .shift_invert import RESIDUAL_SHIFT, ShiftInvert
-from .smaller_side import SmallerSide
+from .smaller_side import Gram
 
 OF_A_KIND: dict[str, Solver] = {  # what `Operator.solver_choice` names
     "residual": ShiftInvert(RESIDUAL_SHIFT),
     "lobpcg": Lobpcg(),
     "shift_invert": ShiftInvert(),
     "krylov": Krylov(),
-    "smaller_side": SmallerSide(),
+    "smaller_side": Gram(),
 }
 
 

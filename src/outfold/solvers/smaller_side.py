@@ -18,7 +18,7 @@ DENSE_SHARE = 4  # one in this many eigenpairs, or more, are computed by LAPACK
 
 
 @dataclass(frozen=True)
-class SmallerSide(Solver):
+class Gram(Solver):
     """Eigenvectors v of B'B give eigenvectors B v of B B', with the same eigenvalues; all others are 0."""
 
     tol: float = 1e-12
@@ -26,11 +26,11 @@ class SmallerSide(Solver):
     def start(self, operator: Operator) -> Session:
         side = operator.smaller_side
         assert side is not None, "the operator has no smaller side"
-        return _SmallerSideSession(operator, side, self.tol)
+        return _GramSession(operator, side, self.tol)
 
 
 @dataclass(frozen=True)
-class _SmallerSideSession:
+class _GramSession:
     operator: Operator
     side: operators.SmallerSide
     tol: float
