@@ -64,7 +64,7 @@ def documents(n=100_000, words=20_000, topics=50):
         main, side = rng.integers(topics, size=(2, n))
         rows, columns = [], []
         for row in range(n):
-            length = rng.poisson(130)
+            length = rng.poisson(105)
             chosen = np.where(rng.uniform(size=length) < 0.8, main[row], side[row])
             at = [np.searchsorted(of_topic[t], rng.uniform(size=int((chosen == t).sum()))) for t in np.unique(chosen)]
             columns.append(np.concatenate(at))

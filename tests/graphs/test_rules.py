@@ -66,7 +66,7 @@ def test_bad_rules():
         ({"kernel": "continuous_knn", "epsilon": 2.0}, r"no epsilon \(given 2.0\)"),
         ({"kernel": "self_tuning", "epsilon": "median"}, "local units"),
         ({"components": "all"}, "'warn', 'error', 'largest', 'join'"),
-        ({"n_neighbors": 5, "kernel": "precomputed"}, "precomputed matrix"),
+        ({"n_neighbors": 5, "kernel": "precomputed"}, "kernel='precomputed' leave them at their defaults"),
         ({"n_neighbors": 5, "kernel": lambda x, y: 1.0}, "kernel callable"),
         ({"kernel": "self_tuning", "metric": "precomputed"}, "needs features"),
         ({"kernel": "precomputed", "epsilon": 0.5}, "epsilon=0.5 would do nothing"),

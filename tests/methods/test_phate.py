@@ -86,7 +86,7 @@ def test_auto_takes_every_row_up_to_two_thousand():
         ({"t": "long"}, "t='long' is not known. Valid: 'auto'"),
         ({"gamma": 1.1}, "gamma=1.1 must be >= -1 and <= 1"),
         ({"mds": "sgd"}, "mds='sgd' is not known. Valid: 'metric', 'classical'"),
-        ({"metric": "precomputed"}, "PHATE needs features"),
+        ({"metric": "precomputed"}, r"needs a square matrix .* \(300, 3\)"),
         ({"landmarks": 301}, r"more landmarks than there are training rows \(300\)"),
     ],
     ids=str,

@@ -24,9 +24,13 @@ from outfold.operators.expansion import SmallEndKernel
 from outfold.quality.kernel_expansion import expansion
 
 WITHOUT_KERNEL = {  # methods whose coordinates are no eigenfunctions of a kernel, and what they are
-    name: "scaled distances" if name.startswith("phate") else r"eigenfunctions of a generator.*kernel='adaptive'"
+    name: "scaled distances"
+    if name.startswith("phate")
+    else r"eigenfunctions of a generator.*kernel='adaptive'"
+    if "variable" in name
+    else "a walk without the diagonal"
     for name in ALL_METHODS
-    if name.startswith("phate") or "variable" in name
+    if name.startswith("phate") or "variable" in name or "without the diagonal" in name
 }
 WITH_KERNEL = [name for name in ALL_METHODS if name not in WITHOUT_KERNEL]
 OWN_RULE = [

@@ -89,6 +89,7 @@ class LinearPCA(SpectralMethod):
     """
 
     _solver_names = parameters.CENTRED_SOLVERS
+    _refuses_sparse = "its products are those of arrays."
 
     def _eigenproblem(self) -> Linear:
         return Linear(Centring(definite=True))

@@ -36,12 +36,13 @@ from ..engine.fit import Fit, Recipe, extend_fit, fit_recipe
 from ..engine.inverse import InverseModel
 from ..engine.report import Report
 from ..exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
-from ..extensions import Auto, Nystrom
+from ..extensions import Auto, LinearMap, Nystrom
 from ..extensions.calibration import Calibration, SecondOpinion
 from ..extensions.domain import Domain, TrainingSample
 from ..extensions.samples import Extension, Model, Samples
 from ..graphs.given import is_isolated, make_symmetric, stores_every_pair
 from ..landmarks import AllRows
+from ..neural import Net
 from ..trust import LEVEL, Judge, RowFacts, Trust
 from . import parameters
 from .declaration import check_names, estimator
@@ -769,7 +770,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         tags.input_tags.pairwise = given
         tags.input_tags.positive_only = (given and self._needs_positive) or self._takes_no_negative_features
         tags.input_tags.allow_nan = self._takes_nan()
-        tags.input_tags.sparse = not self._refuses_sparse and takes_sparse(getattr(self, "metric", "euclidean"))
+        extension = getattr(self, "extension", None)
+        dense_only = self._refuses_sparse or extension in ("linear", "net") or isinstance(extension, LinearMap | Net)
+        tags.input_tags.sparse = not dense_only and takes_sparse(getattr(self, "metric", "euclidean"))
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -212,7 +212,7 @@ class LandmarkDiffusion(Eigenproblem):
         kernel = self.kernel.fit(survey) if isinstance(self.kernel, Kernel) else self.kernel
         if isinstance(survey, SearchStatistics) and isinstance(edges, Union):
             if edges.local is None:
-                return edges, NearestLandmarks(survey.search, edges.neighbors), kernel, survey.exact
+                return edges, NearestLandmarks(search=survey.search, k=edges.neighbors), kernel, survey.exact
             geometry = NearestLandmarks.in_local_units(survey.search, edges.neighbors, edges.local, runner)
             return edges, geometry, kernel, survey.exact
         return edges, edges.draw(survey, kernel, runner).without_caches(), kernel, survey.exact

@@ -55,7 +55,7 @@ DENSE_FROM = 1 / 8  # share of the landmarks in a row from which dense products 
 WIDTH_ROWS = 1024  # landmarks whose rows are counted, to know how many landmarks a row has
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NearestLandmarks(Geometry):
     """Squared distances to the k nearest landmarks, ties with the k-th included.
 
@@ -71,7 +71,7 @@ class NearestLandmarks(Geometry):
     @classmethod
     def in_local_units(cls, search: Search, k: int, local: int, runner: Threads) -> NearestLandmarks:
         """Return the geometry with the local units of the landmarks."""
-        nearest = cls(search, k, local=min(local, k))
+        nearest = cls(search=search, k=k, local=min(local, k))
         sigma = nearest._units(nearest.lists(nearest.anchors, runner))
         floor = unit_floor(sigma)
         return replace(nearest, sigma=np.maximum(sigma, floor), floor=floor)
@@ -108,7 +108,7 @@ class NearestLandmarks(Geometry):
         return self.distances.nearest(Z)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sums:
     """The sums of the first pass over some rows."""
 
@@ -118,14 +118,19 @@ class Sums:
     least: float  # least log mass of all rows of positive measure
     lost: float = 0.0  # number of rows of positive measure with no weight on any landmark
 
+    @classmethod
+    def empty(cls, count: int) -> Sums:
+        """Return the sums over no rows."""
+        return cls(seen=np.zeros(count), log_mass=np.empty(0), entries=0.0, least=np.inf)
+
     def join(self, later: Sums) -> Sums:
         """Return the sums over these rows and those that follow them."""
         return Sums(
-            self.seen + later.seen,
-            np.append(self.log_mass, later.log_mass),
-            self.entries + later.entries,
-            min(self.least, later.least),
-            self.lost + later.lost,
+            seen=self.seen + later.seen,
+            log_mass=np.append(self.log_mass, later.log_mass),
+            entries=self.entries + later.entries,
+            least=min(self.least, later.least),
+            lost=self.lost + later.lost,
         )
 
     @classmethod
@@ -135,12 +140,14 @@ class Sums:
         """Return the sums of rows whose weights have the sums ``mass``; ``log_mass``: their support."""
         able = measure > 0
         least, lost = float(log_mass.min(initial=np.inf, where=able)), float(np.count_nonzero(able & (mass <= 0)))
-        return cls(seen, log_mass[-start % every :: every].copy(), float(entries), least, lost)
+        some = log_mass[-start % every :: every].copy()
+        return cls(seen=seen, log_mass=some, entries=float(entries), least=least, lost=lost)
 
     @classmethod
     def restore(cls, state: dict[str, Array]) -> Sums:
         lost = float(state.get("lost", 0.0))
-        return cls(state["seen"], state["log_mass"], float(state["entries"]), float(state["least"]), lost)
+        entries, least = float(state["entries"]), float(state["least"])
+        return cls(seen=state["seen"], log_mass=state["log_mass"], entries=entries, least=least, lost=lost)
 
 
 @dataclass(frozen=True)
@@ -260,7 +267,7 @@ class Passes(ABC):
         every, count = 1 + len(self.rows) // SAMPLED_ROWS, len(self.geometry.anchors)
         state = self._restore("first pass")
         start = 0 if state is None else int(state.pop("next"))
-        sums = Sums(np.zeros(count), np.empty(0), 0.0, np.inf) if state is None else Sums.restore(state)
+        sums = Sums.empty(count) if state is None else Sums.restore(state)
         for block, more in self.first_sums(every, start):
             sums = sums.join(more)
             kept = {"next": np.array(block.stop), "landmarks": np.array(count), **asdict(sums)}

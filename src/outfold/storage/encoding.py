@@ -253,7 +253,7 @@ class Reader:
             raise Wrong(f"{path} has rows whose columns do not increase")
         return SparseRows((found.data, found.indices, found.indptr), shape=found.shape)
 
-    def _csr(self, parts: Any, shape: Any, path: str) -> Any:
+    def _csr(self, parts: list[Any], shape: list[int], path: str) -> csr_array:
         data, indices, indptr = (self._array(part) for part in parts)
         rows, columns = shape
         schema.check_shape(data, "e", {"e": len(indices)}, path)
