@@ -68,7 +68,7 @@ def test_bad_rules():
         ({"components": "all"}, "'warn', 'error', 'largest', 'join'"),
         ({"n_neighbors": 5, "kernel": "precomputed"}, "kernel='precomputed' leave them at their defaults"),
         ({"n_neighbors": 5, "kernel": lambda x, y: 1.0}, "kernel callable"),
-        ({"kernel": "self_tuning", "metric": "precomputed"}, "needs features"),
+        ({"kernel": "self_tuning", "metric": "precomputed"}, "needs a square matrix"),
         ({"kernel": "precomputed", "epsilon": 0.5}, "epsilon=0.5 would do nothing"),
         ({"kernel": lambda x, y: 1.0, "epsilon": 0.5}, "epsilon=0.5 would do nothing"),
     ):

@@ -37,6 +37,7 @@ REFUSED = {  # settings that do not take sparse rows, with what the error says
     "isomap chebyshev signed": "'chebyshev' does not take sparse rows",
     "diffusion-maps landmarks, linear": "'linear' combines features",
     "diffusion-maps by a network": "'net' combines features",
+    "roseland of a callable kernel": "kernel=a callable does not take sparse rows",
 }
 SEES_SPARSE = {name: estimator for name, estimator in ALL_METHODS.items() if name not in REFUSED}
 

@@ -28,7 +28,7 @@ WITHOUT_KERNEL = {  # methods whose coordinates are no eigenfunctions of a kerne
     if name.startswith("phate")
     else r"eigenfunctions of a generator.*kernel='adaptive'"
     if "variable" in name
-    else "a walk without the diagonal"
+    else "those of a walk without the diagonal"
     for name in ALL_METHODS
     if name.startswith("phate") or "variable" in name or "without the diagonal" in name
 }

@@ -41,6 +41,7 @@ from ..extensions.calibration import Calibration, SecondOpinion
 from ..extensions.domain import Domain, TrainingSample
 from ..extensions.samples import Extension, Model, Samples
 from ..graphs.given import is_isolated, make_symmetric, stores_every_pair
+from ..kernels import DENSE_ONLY
 from ..landmarks import AllRows
 from ..neural import Net
 from ..trust import LEVEL, Judge, RowFacts, Trust
@@ -770,8 +771,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         tags.input_tags.pairwise = given
         tags.input_tags.positive_only = (given and self._needs_positive) or self._takes_no_negative_features
         tags.input_tags.allow_nan = self._takes_nan()
-        extension = getattr(self, "extension", None)
+        extension, kernel = getattr(self, "extension", None), getattr(self, "kernel", None)
         dense_only = self._refuses_sparse or extension in ("linear", "net") or isinstance(extension, LinearMap | Net)
+        dense_only = dense_only or callable(kernel) or kernel in DENSE_ONLY
         tags.input_tags.sparse = not dense_only and takes_sparse(getattr(self, "metric", "euclidean"))
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
