@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from catalogue import cloud, quietly
-from outfold import DiffusionMaps, LaplacianEigenmaps, graphs
+from outfold import DiffusionMaps, LaplacianEigenmaps, graphs, load
 
 X = cloud(0, rows=60)
 METHODS = {
@@ -50,7 +50,7 @@ def test_the_graph_of_a_precomputed_matrix_is_that_matrix_made_symmetric(tmp_pat
     np.testing.assert_array_equal(model.graph_.toarray(), graphs.symmetrize(directed).toarray())
     model.save(tmp_path / "graph.outfold")
     with pytest.raises(ValueError, match="this model keeps none"):
-        _ = __import__("outfold").load(tmp_path / "graph.outfold").graph_
+        _ = load(tmp_path / "graph.outfold").graph_
 
 
 def test_kernels_without_a_graph_say_so():

@@ -15,7 +15,6 @@ from sklearn.neighbors import KNeighborsTransformer, NearestNeighbors, kneighbor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-import outfold
 from catalogue import ALL_METHODS, quietly, size_of, tolerance, up_to_signs
 from outfold import (
     PHATE,
@@ -407,4 +406,3 @@ def test_the_warning_about_a_slow_search_of_sparse_rows(monkeypatch):
     monkeypatch.setattr("outfold.neighbors.choice.SLOW_SECONDS", 1e-9)
     with pytest.warns(OutfoldWarning, match="sparse rows exactly"):
         DiffusionMaps().fit(csr_array(sparse_cloud(0, rows=120)))
-    assert outfold.__version__
