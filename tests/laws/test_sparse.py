@@ -303,6 +303,15 @@ def test_graphs_that_cannot_be_taken():
         quietly(Isomap(metric="precomputed", n_neighbors=4).fit, apart)
 
 
+def test_self_distances_of_rounding_size_are_zero():
+    graph = KNN.transform(POINTS).tocsr()
+    rounded = graph.copy()
+    rounded.data[graph.data == 0] = 4e-8
+    ours, theirs = (quietly(Isomap(metric="precomputed").fit, table) for table in (rounded, graph))
+    np.testing.assert_array_equal(ours.embedding_, theirs.embedding_)
+    assert (rounded.data > 0).all()
+
+
 def test_explicit_zeros_are_distances_but_no_affinities():
     W = csr_array(AFFINITY[0])
     padded = csr_array(

@@ -132,6 +132,7 @@ class TakesCollections:
             )
 
 
+SELF_DISTANCE = 1e-7  # relative to the largest distance: |x|^2 + |y|^2 - 2 x.y rounds, and then a root is taken
 STREAMED_ROWS = 1 << 17  # rows embedded at a time
 RUNTIME_PARAMETERS = {"checkpoint", "n_jobs", "verbose"}  # parameters that do not change the fitted model
 
@@ -727,6 +728,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         """Return a precomputed matrix, checked and symmetric; sparse only if the method takes graphs."""
         distances = given == "metric"
         check_square(values, given, self._needs_positive)
+        if distances and isinstance(values, SparseRows):  # a copy: the caller's matrix stays as it is
+            values.data[np.repeat(np.arange(len(values)), np.diff(values.indptr)) == values.indices] = 0.0
         if isinstance(values, SparseRows) and (not self._takes_graphs or (distances and stores_every_pair(values))):
             values = _fill_in(values, type(self).__name__, distances)
         rule = getattr(self, "symmetrize", "error")
@@ -799,7 +802,8 @@ def check_square(X: Array, given: str, positive: bool) -> None:
     if positive:
         check_positive(X, given)
     diagonal = X.diagonal()
-    if given == "metric" and np.abs(diagonal).max() > 1e-10 * X.max():
+    rounding = SELF_DISTANCE if isinstance(X, SparseRows) else 1e-10
+    if given == "metric" and np.abs(diagonal).max() > rounding * X.max():
         raise ValueError(
             f"metric='precomputed' needs zero distance from a point to itself; the diagonal reaches "
             f"{diagonal.max():.3g}. Are these affinities? Then pass kernel='precomputed'."
