@@ -829,10 +829,12 @@ def _leave_out_isolated(graph: Array, measure: Array, given: str) -> tuple[Array
         return measure, []
     if len(graph) - len(alone) < 2:
         raise ValueError(f"The graph has no edges: {given}='precomputed' needs values above 0 between the nodes.")
-    count = f"{len(alone)} nodes have" if len(alone) > 1 else "1 node has"
+    one = len(alone) == 1
+    count = f"Node {alone[0]} has no edge" if one else f"{len(alone)} nodes have no edge (the first is node {alone[0]})"
+    them, lie, were = ("it", "it lies", "It was") if one else ("them", "they lie", "They were")
     text = (
-        f"{count} no edge (the first is node {alone[0]}), so nothing is known of where it lies. Such nodes were left "
-        "out and embedded at 0, and trust flags them. Drop them, or give them edges."
+        f"{count}, so nothing is known of where {lie}. {were} left out and embedded at 0, and trust flags {them}. Drop "
+        f"{them}, or give {them} edges."
     )
     left = np.array(measure, dtype=float)
     left[alone] = 0.0

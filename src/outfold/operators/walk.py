@@ -12,6 +12,8 @@ from .._runtime.threads import Threads
 from .._runtime.typing import Array, Sparse
 from .landmark_passes import gram
 
+UNSEEN = 1e-150  # weight with which an anchor that no point sees is seen by itself
+
 
 @dataclass(frozen=True)
 class Walk:
@@ -23,7 +25,16 @@ class Walk:
 
     @classmethod
     def of(cls, W: Sparse, measure: Array) -> Walk:
-        return cls(W, measure, np.asarray(measure @ W))
+        """Return the walk. An anchor that no point sees leads back to itself, as if it were its own far neighbour.
+
+        A graph of the caller's may have such anchors: a directed one that stores no distance of a node to itself.
+        """
+        seen = np.asarray(measure @ W)
+        unseen = np.flatnonzero(seen == 0)
+        if len(unseen):
+            W = W + csr_array((np.full(len(unseen), UNSEEN), (unseen, unseen)), shape=W.shape)
+            seen = np.asarray(measure @ W)
+        return cls(W, measure, seen)
 
     @cached_property
     def degree(self) -> Array:
