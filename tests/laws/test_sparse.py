@@ -317,7 +317,7 @@ def test_a_node_that_no_other_lists_leads_to_itself():
     model = quietly(DiffusionMaps(3, metric="precomputed", n_neighbors=6, t=2).fit, graph)  # warnings are errors
     listed = np.unique(np.argsort(np.where(graph.toarray() > 0, graph.toarray(), np.inf), axis=1)[:, :6])
     unlisted = np.setdiff1d(np.arange(150), listed)
-    assert len(unlisted) > 3
+    assert len(unlisted) > 0
     only_them = csr_array((np.ones(len(unlisted)), (np.arange(len(unlisted)), unlisted)), shape=(len(unlisted), 150))
     wanted = model.eigenvectors_[unlisted] * model.eigenvalues_  # lambda^(t - 1) psi of the node: a step leads to it
     np.testing.assert_allclose(quietly(model.transform, only_them), wanted, atol=1e-10 * size_of(wanted))
