@@ -50,8 +50,8 @@ class PairStatistics(Protocol):
             ...
 
         @property
-        def exact(self) -> bool:
-            """Whether neighbours are exact, not found approximately."""
+        def approximation(self) -> str:
+            """What to add to the description of a graph: nothing if neighbours are exact."""
             ...
 
     def radius(self, k: float) -> float:

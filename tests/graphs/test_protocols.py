@@ -8,7 +8,7 @@ import pytest
 from outfold import bandwidths, distances, graphs, kernels, landmarks
 from outfold._runtime.threads import Threads
 from outfold.graphs import fitted, given, pair_statistics, protocols, rules
-from outfold.neighbors import Search, brute, faiss, tree
+from outfold.neighbors import Search, brute, cells, transformers, tree
 from outfold.neighbors.given import GivenLists
 
 IMPLEMENTED = [
@@ -24,7 +24,7 @@ IMPLEMENTED = [
         bandwidths.BandwidthRule,
         (bandwidths.Fixed, bandwidths.Percentile, bandwidths.Neighbor, bandwidths.Slope),
     ),
-    (Search, (brute.Brute, tree.Tree, faiss.Proposed, GivenLists)),
+    (Search, (brute.Brute, tree.Tree, cells.Cells, transformers.Proposed, GivenLists)),
     (
         protocols.EdgeRule,
         (

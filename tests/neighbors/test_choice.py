@@ -1,18 +1,15 @@
-"""Which search is taken: the tree, all pairs, Faiss, or a transformer of the caller's."""
-
-import warnings
+"""Which search is taken: the tree, all pairs, cells, or a transformer of the caller's."""
 
 import numpy as np
-import pytest
 from sklearn.neighbors import KNeighborsTransformer
 
 from catalogue import cloud, quietly
 from outfold import DiffusionMaps, graphs
 from outfold._runtime.threads import Threads
 from outfold.distances import Metric
-from outfold.exceptions import OutfoldWarning
 from outfold.neighbors import build, choice
 from outfold.neighbors.brute import Brute
+from outfold.neighbors.cells import Cells
 from outfold.neighbors.tree import Tree
 
 
@@ -25,21 +22,15 @@ def test_a_transformer_can_search():
     np.testing.assert_allclose(quietly(found.transform, Z), quietly(exact.transform, Z), atol=1e-10)
 
 
-@pytest.mark.filterwarnings("ignore:Coordinate . shows outliers")  # a Gaussian cloud has some
-def test_a_slow_exact_search_names_the_seconds_and_the_extra(monkeypatch):
-    monkeypatch.setattr(choice, "SLOW_SECONDS", 0.0)
-    monkeypatch.setitem(__import__("sys").modules, "faiss", None)
-    X = np.random.default_rng(0).normal(size=(200, 20))
-    with pytest.warns(OutfoldWarning, match=r"about \d+ s\. pip install \"outfold\[ann\]\""):
-        maps = DiffusionMaps(n_neighbors=8).fit(X)
-    assert "approximately" not in maps.report_.edges
-    monkeypatch.undo()
-    pytest.importorskip("faiss")
-    monkeypatch.setattr(choice, "SLOW_SECONDS", 0.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "Coordinate . shows outliers")
-        assert "approximately" in DiffusionMaps(n_neighbors=8).fit(X).report_.edges
+def test_much_data_of_many_dimensions_is_searched_in_cells(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(1000, 20))
+    assert type(build(Metric().fit(X), "auto")) is Brute
+    monkeypatch.setattr(choice, "CELLS_FROM", 1000)
+    assert type(build(Metric().fit(X), "auto")) is Brute  # quick enough
+    monkeypatch.setattr(choice, "CELLS_SECONDS", 0.0)
+    assert type(build(Metric().fit(X), "auto")) is Cells
+    assert type(build(Metric("cosine").fit(X), "auto")) is Brute
+    assert type(build(Metric().fit(X[:, :3]), "auto")) is Tree
 
 
 def test_a_tree_is_taken_where_the_points_lie_on_something_of_few_dimensions():
@@ -53,7 +44,8 @@ def test_a_tree_is_taken_where_the_points_lie_on_something_of_few_dimensions():
         (on_a_sheet(8000, 64), Tree),
         (rng.normal(size=(3000, 10)), Brute),
         (rng.normal(size=(3000, 64)), Brute),
-        (on_a_sheet(8000, 129), Brute),
+        (on_a_sheet(7999, 129), Brute),
+        (on_a_sheet(8000, 129), Cells),
         (on_a_sheet(20, 64), Brute),
         (np.zeros((100, 8)), Brute),  # every box holds a neighbour
     ]:

@@ -176,4 +176,4 @@ def test_products_through_the_square_root_are_those_with_the_matrix(alpha, monke
     V = np.random.default_rng(1).normal(size=(len(X), 3))
     assert seen[0].square_root is not None
     for block in (V, V[:, :1]):
-        assert np.abs(seen[0].matmat(block) - seen[0].matrix @ block).max() < 1e-14
+        assert np.abs(seen[0].matmat(block) - seen[0].entries @ block).max() < 1e-14

@@ -32,7 +32,7 @@ def test_wine_with_its_repeats(shared_data, n_neighbors):
     check(quietly(DiffusionMaps(5, n_neighbors=n_neighbors).fit, X), X, 300)
 
 
-@pytest.mark.parametrize("search", ["auto", "faiss"])
+@pytest.mark.parametrize("search", ["auto", "cells"])
 def test_cytometry(shared_data, search):
     X = np.load(shared_data / "cytof_bodenmiller" / "bodenmiller_untreated.npz", allow_pickle=False)["X"].astype(float)
     maps = quietly(DiffusionMaps(5, n_neighbors=graphs.Union(32, search=search)).fit, X)
@@ -40,9 +40,9 @@ def test_cytometry(shared_data, search):
     assert maps.report_.extension_gap < 1e-3
 
 
-def test_digits_by_faiss():
+def test_digits_by_cells():
     X = load_digits().data
-    maps = DiffusionMaps(5, n_neighbors=graphs.Union(16, search="faiss")).fit(X)
+    maps = DiffusionMaps(5, n_neighbors=graphs.Union(16, search="cells")).fit(X)
     assert "approximately" in maps.report_.edges
     assert maps.report_.extension_gap < 1e-3
 

@@ -127,7 +127,7 @@ def test_given_matrices_come_back(estimator, mmap, tmp_path):
         DiffusionMaps(coordinates="canonical", extension=LeastSquares("joint"), n_neighbors=9),
         DiffusionMaps(landmarks=X[:30], metric=Metric("minkowski", {"p": 3})),
         ClassicalMDS(metric="mahalanobis"),
-        DiffusionMaps(n_neighbors=graphs.Union(8, search="faiss")),
+        DiffusionMaps(n_neighbors=graphs.Union(8, search="cells")),
         Roseland(landmarks=FarthestPoint(0.5), extension=Barycentric(8), memory="1GB", checkpoint=None),
         DiffusionMaps("auto", extension="auto", n_jobs=1),
         Isomap(n_neighbors=6, landmarks=0.5, extension="net", inverse="linear", random_state=1),

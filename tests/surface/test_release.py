@@ -21,7 +21,7 @@ import outfold
 from catalogue import ROOT
 
 SHIPPED = {".py", ".typed", ".html", ".css", ".js"}
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "faiss": "faiss-cpu"}  # where it is not the name that is imported
+DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # where it is not the name that is imported
 
 
 def run(*words, cwd, **settings):

@@ -16,7 +16,6 @@ PACKAGE = pathlib.Path(outfold.__file__).parent
 OWNERS = {  # heavy dependency -> the modules that may import it
     "matplotlib": {"plotting/canvas.py", "plotting/__init__.py"},  # the second for the names of types
     "numba": {"_runtime/jit.py"},
-    "faiss": {"neighbors/faiss.py"},
     "click": {f"app/cli/{name}.py" for name in ("console", "explore", "fit", "inspect", "main", "options", "serve")},
     "tqdm": {"_runtime/threads.py"},
     "pyarrow": {"data/sources.py", "data/writers.py"},

@@ -31,7 +31,7 @@ STORED_CLASSES = {  # module: stored names of its classes; "name=Class" if the c
     "trust": "Nearness Reference Isolation Judge",
     "bandwidths": "Bandwidth Fixed Percentile Neighbor CutOff Slope",
     "neighbors.brute": "Brute",
-    "neighbors.faiss": "Proposed",
+    "neighbors.cells": "Cells",
     "neighbors.given": "GivenLists",
     "neighbors.tree": "Tree",
     "graphs.fitted": "DenseGraph SparseGraph",

@@ -175,7 +175,7 @@ class GivenStatistics(PairStatistics):
     measure: Array
     runner: Threads
     widest: float = np.inf
-    exact: bool = True
+    approximation: str = ""
 
     @property
     def total(self) -> float:

@@ -29,7 +29,7 @@ class DenseStatistics(PairStatistics):
     measure: Array
     counts: Array | None = None  # how much each anchor counts as a neighbour; None: by its measure
     widest: float = np.inf  # number of neighbours in the graph
-    exact: bool = True  # all pairs are in the table
+    approximation: str = ""  # all pairs are in the table
 
     @property
     def total(self) -> float:
@@ -69,8 +69,8 @@ class SearchStatistics(PairStatistics):
         return self.search.distances
 
     @property
-    def exact(self) -> bool:
-        return self.search.exact
+    def approximation(self) -> str:
+        return self.search.approximation
 
     @cached_property
     def _distinct(self) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from ..bandwidths import PairStatistics
 from ..data.weights import at_whole_numbers
 from ..distances import PointMetric, SearchedDistances
 from ..neighbors import Lists
-from ..neighbors.faiss import NeighborsTransformer
+from ..neighbors.transformers import NeighborsTransformer
 from .drawing import check_memory, connecting_radius, expect_kind, unit_floor
 from .fitted import DenseGraph, SparseGraph
 from .pair_statistics import DenseStatistics, SearchStatistics, kth, lists_of_mass, midway_radii, table_kth
@@ -101,7 +101,7 @@ class _SparseRule(_Rule):
         if not isinstance(distances, SearchedDistances):
             raise TypeError("Affinities by a callable have no nearest neighbours to search: keep every pair.")
         return SearchStatistics(
-            search=neighbors.build(distances, self.search),
+            search=neighbors.build(distances, self.search, runner),
             measure=measure,
             runner=runner,
             widest=float(self.neighbors or np.inf),
@@ -169,9 +169,9 @@ class _NearestRule(_SparseRule):
 class Union(_NearestRule):
     """x and x_j are joined if either is among the other's k nearest (both counting themselves).
 
-    ``search``: "tree", "brute" (all pairs), "faiss", or an object like scikit-learn's KNeighborsTransformer. "auto"
-    takes the tree or all pairs, whichever is quicker for these points; or faiss, approximately, where all pairs would
-    take more than 20 s and it is installed.
+    ``search``: "tree", "brute" (all pairs), "cells" (the nearest cells of k-means, approximately), or an object like
+    scikit-learn's KNeighborsTransformer. "auto" takes the tree where the points lie on something of few dimensions, all
+    pairs of up to 8000 points, and cells of more.
 
     >>> from outfold import DiffusionMaps
     >>> from outfold.datasets import circle

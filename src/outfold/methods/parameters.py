@@ -34,7 +34,7 @@ MARKOV_SOLVERS = ("auto", "dense", "lanczos", "shift_invert", "lobpcg")
 CENTRED_SOLVERS = ("auto", "dense", "lanczos", "krylov")
 RESIDUAL_SOLVERS = ("auto", "dense", "shift_invert", "lanczos")
 SELF_TUNING_NEIGHBORS = 15  # of kernel="self_tuning", if the caller gives no number
-SEARCHES = ("auto", "tree", "brute", "faiss")
+SEARCHES = ("auto", "tree", "brute", "cells")
 
 
 # -- types of parameters -------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Search for the nearest anchors of any point: k-d tree, all pairs or faiss, whichever is quickest."""
+"""Search for the nearest anchors of any point: k-d tree, all pairs or the nearest cells, whichever is quickest."""
 
 from .choice import build
 from .lists import Lists

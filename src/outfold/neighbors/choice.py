@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import warnings
 
-from .._runtime.threads import available_cores
-from ..distances import GivenNeighbors, SearchedDistances, SparseDistances
+from .._runtime.threads import Threads, available_cores
+from ..distances import Distances, GivenNeighbors, SearchedDistances, SparseDistances
 from ..exceptions import OutfoldWarning
 from .brute import Brute
-from .faiss import FaissIndex, NeighborsTransformer, Proposed, TransformerIndex
+from .cells import Cells
 from .given import GivenLists
 from .search import Search
+from .transformers import NeighborsTransformer, Proposed, TransformerIndex
 from .tree import MOST_FEATURES, Tree
 
-SLOW_SECONDS = 20.0  # if an exact search would take longer, faiss is used, or a warning raised
+CELLS_FROM = 8000  # points: fewer are searched exactly
+CELLS_SECONDS = 1.0  # an exact search that would take less is done
+SLOW_SECONDS = 20.0  # if a search of sparse rows would take longer, a warning is raised
 PAIR_FLOPS = 8e9  # floating point operations per second of one core on all pairs, for the estimate
 
 
-def build(distances: SearchedDistances, search: str | NeighborsTransformer) -> Search:
-    """Return the search by name ("auto", "tree", "brute", "faiss") or from a transformer."""
+def build(distances: SearchedDistances, search: str | NeighborsTransformer, runner: Threads | None = None) -> Search:
+    """Return the search by name ("auto", "tree", "brute", "cells") or from a transformer."""
     if isinstance(distances, GivenNeighbors):
         return GivenLists(distances)
     euclidean = distances.name == "euclidean"
-    if isinstance(search, str) and search in ("tree", "faiss") and not euclidean:
+    if isinstance(search, str) and search in ("tree", "cells") and not euclidean:
         name = "precomputed" if distances.name == "given" else distances.name
         raise ValueError(f"search={search!r} is for Euclidean distances, not metric={name!r}. Pass search='auto'.")
     if not isinstance(search, str):
@@ -31,30 +34,23 @@ def build(distances: SearchedDistances, search: str | NeighborsTransformer) -> S
         return _over_sparse_rows(distances, search)
     if search == "tree":
         return Tree(distances)
-    if search == "brute":
+    if search == "brute" or not euclidean:
         return Brute(distances)
-    if search == "faiss":
-        return Proposed(distances, FaissIndex(distances.anchors).ready())
+    assert isinstance(distances, Distances)
     n, features = distances.anchors.shape
-    if euclidean and features <= MOST_FEATURES and (tree := Tree(distances)).pays():
+    if search == "cells":
+        return Cells.of(distances, runner or Threads())
+    if features <= MOST_FEATURES and (tree := Tree(distances)).pays():
         return tree
     seconds = 3.0 * n * n * (features + 8) / (PAIR_FLOPS * available_cores())
-    if euclidean and seconds > SLOW_SECONDS:
-        try:
-            return Proposed(distances, FaissIndex(distances.anchors).ready())
-        except ImportError:
-            warnings.warn(
-                f"Searching the neighbours of {n} points with {features} features exactly will take about "
-                f'{seconds:.0f} s. pip install "outfold[ann]" (faiss) makes it a few seconds, approximately.',
-                OutfoldWarning,
-                stacklevel=2,
-            )
+    if n >= CELLS_FROM and seconds > CELLS_SECONDS:
+        return Cells.of(distances, runner or Threads())
     return Brute(distances)
 
 
 def _over_sparse_rows(distances: SparseDistances, search: str) -> Search:
-    """Return the search through all pairs: trees and faiss need dense rows."""
-    if search in ("tree", "faiss"):
+    """Return the search through all pairs: trees and cells need dense rows."""
+    if search in ("tree", "cells"):
         raise ValueError(f"search={search!r} is for dense rows, and these are sparse. Pass search='auto' or 'brute'.")
     seconds = distances.all_pairs_seconds() / available_cores()
     if search == "auto" and seconds > SLOW_SECONDS:

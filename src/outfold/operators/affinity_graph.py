@@ -94,7 +94,7 @@ class Affinities(Eigenproblem):
         survey = self._survey(anchors, counts, runner)
         kernel = self.kernel.fit(survey)
         graph = self.edges.draw(survey, kernel, runner)
-        exact = survey.exact
+        approximation = survey.approximation
         del survey
         graph, operator, rule, reference, degree = self._operator(graph, kernel, anchors, runner)
         if operator.parts.count > 1 and self.components != "warn":
@@ -111,7 +111,7 @@ class Affinities(Eigenproblem):
             rule=rule,
             reference=reference,
             columns=anchors.index if self.given else None,
-            edges=self._describe(graph) + ("" if exact else ", found approximately"),
+            edges=self._describe(graph) + approximation,
             degree=degree,
             bandwidth=kernel.bandwidth,
             notes=cut_notes(self.kernel, kernel, graph, runner),

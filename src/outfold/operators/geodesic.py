@@ -209,7 +209,7 @@ class Geodesic(Eigenproblem):
                 distances = GivenNeighbors(SparseRows(with_diagonal(table)))
             else:
                 distances = GivenTable(table)
-        search = neighbors.build(distances, self.edges.search)
+        search = neighbors.build(distances, self.edges.search, runner)
         graph: SparseGraph = self.edges.draw(
             SearchStatistics(search=search, measure=nodes.measure, runner=runner, counts=counts), None, runner
         )
@@ -245,7 +245,7 @@ class Geodesic(Eigenproblem):
             rule=CentredRule.of(operator, geometry),
             reference=reference,
             columns=nodes.index if self.given else None,
-            edges=f"paths along the {self._describe(graph)}" + ("" if search.exact else ", found approximately"),
+            edges=f"paths along the {self._describe(graph)}" + search.approximation,
             degree=lengths.nnz / len(nodes.measure),
             notes=notes,
         )

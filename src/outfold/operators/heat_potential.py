@@ -350,8 +350,9 @@ class HeatPotential(Eigenproblem):
 
     def _place(self, operator: MarkovOperator, anchors: Anchors, needed: int, runner: Threads) -> Placement:
         """Diffuse, compute potentials, and lay the anchors out by scaling of the distances between potentials."""
-        assert not isinstance(operator.matrix, np.ndarray)
-        S, root, measure = operator.matrix.toarray(), np.sqrt(operator.stationary), operator.measure
+        entries = operator.entries
+        assert not isinstance(entries, np.ndarray)
+        S, root, measure = entries.toarray(), np.sqrt(operator.stationary), operator.measure
         t = self.t or spectrum.entropy_time(np.sort(np.abs(eigvalsh(S)))[::-1], trivial=False)
         S *= root / root[:, None]  # P
         delta = potential_distances(S, t, self.gamma, measure)

@@ -147,9 +147,9 @@ class LandmarkDiffusion(Eigenproblem):
         chosen = isinstance(self.edges, DenseOrNearest) or self.chosen
         anchors = along_the_tree(anchors, self.metric)
         if self.given:
-            edges, geometry, kernel, exact = self._given_geometry(rows, anchors, measure, runner)
+            edges, geometry, kernel, approximation = self._given_geometry(rows, anchors, measure, runner)
         else:
-            edges, geometry, kernel, exact = self.fit_geometry(anchors.points, runner)
+            edges, geometry, kernel, approximation = self.fit_geometry(anchors.points, runner)
         passes = self.passes(rows, measure, geometry, kernel, runner)
         seen, reference, degree = passes.first()
         some = seen > LEAST_SEEN * seen.max()
@@ -189,7 +189,7 @@ class LandmarkDiffusion(Eigenproblem):
             normalization=self.normalization,
             rule=self.normalization.rule(operator, geometry, kernel),
             reference=reference,
-            edges=self._describe_choice(edges, geometry, chosen) + ("" if exact else ", found approximately"),
+            edges=self._describe_choice(edges, geometry, chosen) + approximation,
             degree=degree,
             bandwidth=_bandwidth_of(geometry, kernel),
             notes=self._lost_rows(passes.lost, len(rows), edges, geometry),
@@ -197,8 +197,11 @@ class LandmarkDiffusion(Eigenproblem):
             gathered=gathered,
         )
 
-    def fit_geometry(self, points: Array, runner: Threads) -> tuple[EdgeRule, Geometry, FittedKernel, bool]:
-        """Fit the kernel to the landmarks. Returns (edge rule, geometry, kernel, whether the search is exact)."""
+    def fit_geometry(self, points: Array, runner: Threads) -> tuple[EdgeRule, Geometry, FittedKernel, str]:
+        """Fit the kernel to the landmarks.
+
+        Returns the edge rule, the geometry, the kernel, and what the description adds if the search is not exact.
+        """
         edges = self.choose_edges(len(points))
         if edges.neighbors > len(points):
             raise ValueError(
@@ -212,14 +215,14 @@ class LandmarkDiffusion(Eigenproblem):
         kernel = self.kernel.fit(survey) if isinstance(self.kernel, Kernel) else self.kernel
         if isinstance(survey, SearchStatistics) and isinstance(edges, Union):
             if edges.local is None:
-                return edges, NearestLandmarks(search=survey.search, k=edges.neighbors), kernel, survey.exact
+                return edges, NearestLandmarks(search=survey.search, k=edges.neighbors), kernel, survey.approximation
             geometry = NearestLandmarks.in_local_units(survey.search, edges.neighbors, edges.local, runner)
-            return edges, geometry, kernel, survey.exact
-        return edges, edges.draw(survey, kernel, runner).without_caches(), kernel, survey.exact
+            return edges, geometry, kernel, survey.approximation
+        return edges, edges.draw(survey, kernel, runner).without_caches(), kernel, survey.approximation
 
     def _given_geometry(
         self, rows: Source, anchors: Anchors, measure: Array, runner: Threads
-    ) -> tuple[EdgeRule, Geometry, FittedKernel, bool]:
+    ) -> tuple[EdgeRule, Geometry, FittedKernel, str]:
         """Fit the kernel to precomputed rows. Returns what ``fit_geometry`` does."""
         columns, edges = columns_of(anchors), self.choose_edges(len(anchors.points))
         if edges.neighbors > len(columns):
@@ -229,7 +232,7 @@ class LandmarkDiffusion(Eigenproblem):
         )
         kernel: FittedKernel
         if isinstance(self.kernel, Affinity):
-            return edges, geometry, self.kernel, True
+            return edges, geometry, self.kernel, ""
         if isinstance(self.kernel, Kernel):
             widest = float(edges.neighbors or np.inf)
             kernel = self.kernel.fit(RowStatistics.of(rows, measure, geometry, widest, runner))
@@ -240,7 +243,7 @@ class LandmarkDiffusion(Eigenproblem):
             geometry = replace(geometry, radius=float(edges.radius))
         if isinstance(edges, Threshold):
             geometry = replace(geometry, radius=kernel.reach(edges.eta))
-        return edges, geometry, kernel, True
+        return edges, geometry, kernel, ""
 
     def choose_edges(self, landmarks: int) -> EdgeRule:
         """Return the edge rule for this number of landmarks."""
@@ -249,16 +252,14 @@ class LandmarkDiffusion(Eigenproblem):
             return replace(edges, k=min(edges.k, max(2, landmarks // 2)))
         return edges
 
-    def _local_geometry(
-        self, points: Array, edges: Union, runner: Threads
-    ) -> tuple[NearestAnchors, FittedKernel, bool]:
-        """Return the geometry in local units, the kernel, and whether the search is exact."""
+    def _local_geometry(self, points: Array, edges: Union, runner: Threads) -> tuple[NearestAnchors, FittedKernel, str]:
+        """Return the geometry in local units, the kernel, and what to add if the search is not exact."""
         assert isinstance(self.metric, Metric)
-        search, ones = neighbors.build(self.metric.fit(points), edges.search), np.ones(len(points))
+        search, ones = neighbors.build(self.metric.fit(points), edges.search, runner), np.ones(len(points))
         epsilon, how = self.kernel_width, f"local scale: root mean square distance to {edges.k} landmarks"
         geometry, shared, _ = NearestAnchors.fit(search, ones, edges.k, edges.k, runner, epsilon=epsilon, tapers=True)
         dimension = dimension_of_lists(shared.lists, ones, edges.k)
-        return geometry, GaussianKernel(Bandwidth(epsilon, how, dimension)), search.exact
+        return geometry, GaussianKernel(Bandwidth(epsilon, how, dimension)), search.approximation
 
     @property
     def kernel_width(self) -> float:

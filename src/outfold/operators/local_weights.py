@@ -195,7 +195,7 @@ class LocalWeights(Eigenproblem):
                 f"n_neighbors={self.k} must be smaller than the number of distinct points, n = {counted:g}{told}. "
                 "Lower it."
             )
-        search = neighbors.build(Metric().fit(anchors.points), "auto")
+        search = neighbors.build(Metric().fit(anchors.points), "auto", runner)
         W, lists = weights_of_anchors(search, self.k, self.reg, runner, counts)
         pattern = csr_array((np.ones(W.nnz), W.indices, W.indptr), W.shape)
         parts = components.find(pattern, anchors.measure)
@@ -221,7 +221,7 @@ class LocalWeights(Eigenproblem):
             normalization=Residual(self.k),
             rule=BarycentricRule(search=search, k=self.k, reg=self.reg, nearness=nearness, counts=counts),
             reference=reference,
-            edges=f"{self.k} nearest neighbours" + ("" if search.exact else ", found approximately"),
+            edges=f"{self.k} nearest neighbours" + search.approximation,
             degree=W.nnz / n,
         )
 

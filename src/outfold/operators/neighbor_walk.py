@@ -36,7 +36,7 @@ from ..graphs.local_dimension import dimension_of_lists
 from ..graphs.nearest import NearestAnchors, Shared
 from ..kernels import GaussianKernel
 from ..landmarks import Anchors, along_the_graph, along_the_tree, given_columns, holds_every_row
-from ..neighbors.faiss import NeighborsTransformer
+from ..neighbors.transformers import NeighborsTransformer
 from .affinity_graph import disconnected_note, largest_component
 from .concerns import Concern, Importance
 from .costs import EDGE, PRODUCT, Case, Cost, Stage
@@ -175,7 +175,7 @@ class NeighborWalk(Eigenproblem):
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""
         anchors = along_the_graph(anchors) if self.metric is None else along_the_tree(anchors, self.metric)
-        search = neighbors.build(self._distances(anchors), self.search)
+        search = neighbors.build(self._distances(anchors), self.search, runner)
         k, local, dimension = self._counts(search, anchors.measure, runner)
         geometry, shared, reference = NearestAnchors.fit(
             search, anchors.measure, k, local, runner, epsilon=self.epsilon, tapers=self.tapers
@@ -205,7 +205,7 @@ class NeighborWalk(Eigenproblem):
             rule=built.rule,
             reference=reference,
             columns=anchors.index if self.given else None,
-            edges=self._describe(geometry) + ("" if search.exact else ", found approximately"),
+            edges=self._describe(geometry) + search.approximation,
             degree=measured.nnz / len(anchors.measure),
             bandwidth=replace(kernel.bandwidth, epsilon=geometry.width),
             kept=self._keep_lists(rows, anchors, geometry, measured),
@@ -270,16 +270,15 @@ class NeighborWalk(Eigenproblem):
             markov = _markov_rule(walk, geometry, kernel, rates.weight, rates.total)
             through = ThroughAnchors(rates, walk.back(rates.weight))
             return Normalized(rates.operator, through, rates.rule(markov))
-        A = walk.kernel(runner)
-        alpha = self.normalization.alpha if isinstance(self.normalization, Markov) else 0.0
-        weight = walk.degree**-alpha
-        operator = self.normalization.fit(A, measure)
-        total = 1.0
-        if isinstance(operator, MarkovOperator):
+        alpha, total = 0.0, 1.0
+        operator: Operator
+        if isinstance(self.normalization, Markov):
+            alpha = self.normalization.alpha
+            operator = walk.operator(alpha, runner)
             total = operator.total
-            if operator.sparse:  # A has several times the entries of W
-                scale = weight * measure / np.sqrt(operator.stationary * total)
-                operator = replace(operator, square_root=walk.square_root(scale))
+        else:
+            operator = self.normalization.fit(walk.kernel(runner), measure)
+        weight = walk.degree**-alpha
         markov = _markov_rule(walk, geometry, kernel, weight, total)
         rule: RowRule
         if isinstance(self.normalization, Unnormalized):

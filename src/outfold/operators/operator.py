@@ -129,6 +129,11 @@ class Operator:
         self.runner.run(fill, row_blocks(len(product), 16 * V.shape[1]))
         return product
 
+    @property
+    def entries(self) -> Matrix:
+        """The matrix with its entries, for what does not go by products."""
+        return self.matrix
+
     def diagonal(self) -> Array:
         return self.matrix.diagonal()
 
@@ -446,9 +451,14 @@ def not_rounding(
     )
 
 
+def least_link(n: int) -> float:
+    """Return the entry below which an edge of a graph of n nodes changes eigenvalues by rounding at most."""
+    return float(np.finfo(float).eps) / n
+
+
 def links(S: Matrix, least: float | None = None) -> Matrix:
     """Return the edges above ``least`` (None: eps / n, as smaller ones change eigenvalues by rounding at most)."""
-    cut = np.finfo(float).eps / S.shape[0] if least is None else least
+    cut = least_link(S.shape[0]) if least is None else least
     if isinstance(S, np.ndarray):
         edges: Array = cut < S
         return edges

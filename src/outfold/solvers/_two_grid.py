@@ -90,7 +90,7 @@ class TwoGrid:
     @classmethod
     def of(cls, operator: Operator, count: int) -> TwoGrid:
         """Build the coarse grid of an operator, with at most ``count`` coarse eigenpairs."""
-        S, n, runner = operator.matrix, operator.size, operator.runner
+        S, n, runner = operator.entries, operator.size, operator.runner
         assert not isinstance(S, np.ndarray)
         relax, plain = operator.relaxation(), False
         if relax is None:

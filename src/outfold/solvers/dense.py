@@ -38,7 +38,7 @@ class _DenseSession:
 
     def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
         n = self.operator.size
-        S = self.operator.matrix
+        S = self.operator.entries
         matrix = S if isinstance(S, np.ndarray) else S.toarray()
         deflated = matrix - (self.operator.spread * known) @ known.T
         values, vectors = linalg.eigh(deflated, subset_by_index=(n - count, n - 1), check_finite=False)

@@ -35,7 +35,7 @@ class ShiftInvert(Solver):
 
     def start(self, operator: Operator) -> Session:
         shifted = operator.top + self.shift * operator.spread
-        S = operator.matrix
+        S = operator.entries
         if not isinstance(S, np.ndarray):
             matrix = csc_array(shifted * eye_array(operator.size, format="csc") - S)
             factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})

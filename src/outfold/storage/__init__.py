@@ -373,7 +373,7 @@ def _instead(name: str) -> str:
         "random_state": "set_params(random_state=None) or a whole number; the fitted model does not need it.",
         "extension": "Pass an extension of outfold.extensions by name or object.",
         "inverse": "Pass an extension of outfold.extensions by name or object.",
-        "n_neighbors": "Pass search='auto', 'tree', 'brute' or 'faiss'.",
+        "n_neighbors": "Pass search='auto', 'tree', 'brute' or 'cells'.",
         "target": "set_params(target=None) before saving; the fitted model does not need it.",
         "method": "Pass a method of outfold.",
     }

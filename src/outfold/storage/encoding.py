@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator
 from .._runtime.registry import ESTIMATORS, stored_class, stored_name, stored_names
 from ..data.checkpoints import Checkpoint
 from ..data.sparse_rows import SparseRows
-from ..neighbors import faiss
+from ..neighbors.transformers import Proposed
 from . import container as storage_container
 from . import schema
 from .container import Container
@@ -100,8 +100,8 @@ class Writer:
         if name is None:
             what = "a callable" if callable(value) and not isinstance(value, BaseEstimator) else "an object"
             raise Wrong(f"{path} is {what}, {short(value)}")
-        if isinstance(value, faiss.Proposed) and not isinstance(value.source, faiss.FaissIndex):
-            raise Wrong(f"{path} is a search by {short(getattr(value.source, 'transformer', value.source))}")
+        if isinstance(value, Proposed):
+            raise Wrong(f"{path} is a search by {short(value.source.transformer)}")
         parts = [part.name for part in schema.stored_parts(name)]
         return {"class": name, "fields": {part: self.value(getattr(value, part), f"{path}.{part}") for part in parts}}
 
@@ -228,8 +228,6 @@ class Reader:
         for name, part in given.items():
             values[name], inner[name] = self.value(part, f"{path}.{name}", depth + 1)
         letters = schema.check(stored, values, inner)
-        if stored == "Proposed":
-            values["source"] = faiss.FaissIndex(values["distances"].anchors)
         return stored_class(stored)(**values), letters
 
     def _array(self, tree: Any) -> Any:

@@ -277,15 +277,18 @@ def _name_of_kernel(values: dict[str, Any], letters: Letters) -> None:
         raise Wrong("KernelValues has no centre")
 
 
-def _of_points(values: dict[str, Any], letters: Letters) -> None:
-    if not isinstance(values["distances"], Distances):
-        raise Wrong("Tree and Proposed search among points")
-
-
 def _euclidean(values: dict[str, Any], letters: Letters) -> None:
-    _of_points(values, letters)
-    if values["distances"].name != "euclidean":
-        raise Wrong("Tree is for Euclidean distances")
+    if not isinstance(values["distances"], Distances) or values["distances"].name != "euclidean":
+        raise Wrong("Tree and Cells are for Euclidean distances between points")
+
+
+def _in_cells(values: dict[str, Any], letters: Letters) -> None:
+    _euclidean(values, letters)
+    members, sizes = values["members"], values["sizes"]
+    if (sizes < 0).any() or sizes.sum() != len(members) or (np.bincount(members) != 1).any():
+        raise Wrong("Cells does not hold every anchor in one cell")
+    if values["probes"] > len(sizes):
+        raise Wrong(f"Cells searches {values['probes']} of {len(sizes)} cells")
 
 
 def _over_sparse_rows(values: dict[str, Any], letters: Letters) -> None:
@@ -338,7 +341,7 @@ FURTHER: dict[str, Callable[[dict[str, Any], Letters], None]] = {
     "Preparation": _of_columns,
     "Bandwidth": _some_width,
     "Tree": _euclidean,
-    "Proposed": _of_points,
+    "Cells": _in_cells,
     "CosineRule": _of_features,
     "GivenTable": _is_given,
     "Report": _candidates,

@@ -1,10 +1,10 @@
-"""Search through candidates: faiss or a transformer proposes them, and distances are recomputed in float64."""
+"""Search by a transformer of the caller's, which proposes candidates; distances are recomputed in float64."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Protocol, Self
+from typing import Annotated, Protocol, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -17,8 +17,6 @@ from .brute import Brute
 from .lists import Lists, nearest_first
 from .search import Reaches, Search
 
-FLAT_WORK = 2e12  # n^2 features up to which faiss searches through all pairs
-
 
 class NeighborsTransformer(Protocol):
     """An object with the contract of scikit-learn's KNeighborsTransformer."""
@@ -30,22 +28,12 @@ class NeighborsTransformer(Protocol):
         ...
 
 
-class CandidateSource(Protocol):
-    """An index that proposes neighbours."""
-
-    any_k: ClassVar[bool]  # False if it proposes a fixed number
-
-    def candidates(self, Z: Array, k: int) -> Array:
-        """Return at least k candidates of each row, (len(Z), k or more)."""
-        ...
-
-
 @dataclass(frozen=True)
 class Proposed(Search):
-    """Search with candidates from ``source`` (faiss, a k-neighbours transformer); the rest is done by ``Brute``."""
+    """Search with candidates from a transformer; the rest is done by ``Brute``."""
 
     distances: Annotated[SearchedDistances, Axes("n d")]
-    source: Annotated[CandidateSource, CACHE] = field(repr=False)
+    source: Annotated[TransformerIndex, CACHE] = field(repr=False)
     exact: bool = False
 
     @cached_property
@@ -57,7 +45,7 @@ class Proposed(Search):
         return self._brute.row_entries
 
     def of_any_k(self) -> Search:
-        return self if self.source.any_k else self._brute
+        return self._brute
 
     def closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None = None) -> Lists:
         n = len(self.distances.anchors)
@@ -76,62 +64,8 @@ class Proposed(Search):
         return self._brute.within(Z, radii, groups, runner)
 
 
-class FaissIndex(CandidateSource):
-    """Candidates from faiss, in float32: all pairs while that is quick, then inverted lists (k-means cells, seeded)."""
-
-    any_k = True
-
-    def __init__(self, anchors: Array) -> None:
-        self.anchors = anchors
-
-    @cached_property
-    def centre(self) -> Array:
-        centre: Array = self.anchors.mean(axis=0)
-        return centre
-
-    @cached_property
-    def index(self) -> Any:
-        try:
-            import faiss
-        except ImportError as error:
-            raise ImportError(
-                'Neighbours are searched by faiss here, which is not installed: pip install "outfold[ann]".'
-            ) from error
-        data = np.ascontiguousarray(self.anchors - self.centre, dtype=np.float32)
-        n, features = data.shape
-        index: Any = faiss.IndexFlatL2(features)
-        if n * n * features > FLAT_WORK:
-            cells = int(4 * np.sqrt(n))
-            index = faiss.IndexIVFFlat(faiss.IndexFlatL2(features), features, cells)
-            index.cp.seed = 0
-            index.train(data)
-            index.nprobe = max(16, cells // 16)
-        index.add(data)
-        return index
-
-    def ready(self) -> FaissIndex:
-        """Build the index now and return self."""
-        _ = self.index
-        return self
-
-    def candidates(self, Z: Array, k: int) -> Array:
-        """Return more than k candidates a row, so that rounding to float32 does not lose one of the k nearest."""
-        rows = np.ascontiguousarray(Z - self.centre, dtype=np.float32)
-        found: Array = self.index.search(rows, min(self.index.ntotal, k + 8))[1]
-        few = (found < 0).any(axis=1)
-        if few.any():  # the searched cells held too few: search all cells for these rows
-            import faiss
-
-            everywhere: Any = faiss.SearchParametersIVF()
-            everywhere.nprobe = self.index.nlist
-            found[few] = self.index.search(rows[few], found.shape[1], params=everywhere)[1]
-        return found
-
-
-class TransformerIndex(CandidateSource):
+class TransformerIndex:
     """Candidates from a transformer."""
-
-    any_k = False
 
     def __init__(self, transformer: NeighborsTransformer, anchors: Array) -> None:
         from sklearn.base import clone

@@ -1,0 +1,316 @@
+"""Approximate search in the nearest of many cells (inverted lists: Jegou, Douze and Schmid 2011), by matrix products.
+
+The cells are those of k-means. A row is compared with the anchors in its ``probes`` nearest cells, and only with these.
+The cells of a row follow from the row and the centres alone, so the search answers a training row and an equal new one
+alike, alone and in any batch. Everything it needs are arrays: centres, and the anchors of each cell.
+
+``probes`` is set by a sample of anchors whose neighbours are searched exactly: the number of cells that hold ``AIMED``
+of them. Another sample measures the recall.
+
+Distances come from products in single precision, about the centre of a cell. They select a few more anchors than are
+wanted, whose distances are then computed in double precision. Where a bound of the rounding does not exclude all
+others, as among many equal distances, a row is searched again in double precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from .._loops import cells as loops
+from .._runtime.threads import Threads, blas_threads, row_blocks
+from .._runtime.typing import WHOLE, Array, Axes, Index, Interval
+from ..distances import Distances
+from .brute import Brute
+from .lists import Lists, nearest_first
+from .search import Reaches, Search
+
+CELLS_PER_ROOT = 1.5  # cells, relative to the square root of the number of anchors
+ROWS_PER_CELL, ROUNDS = 24, 6  # of k-means: rows of its sample for each cell, and iterations
+AIMED = 0.98  # share of the nearest neighbours that the searched cells should hold
+RECALLED = 15  # neighbours whose recall is reported
+CHECKED = 160  # anchors in each of the two samples
+SPARE = 12  # anchors beyond those wanted that are selected in single precision
+ROWS_AT_ONCE = 1 << 17
+EPS = float(np.finfo(np.float32).eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells(Search):
+    """Search among the anchors in the ``probes`` nearest cells of a row, for Euclidean distances."""
+
+    distances: Annotated[Distances, Axes("n d")]
+    centres: Annotated[Array, Axes("q d")]
+    members: Annotated[Array, Axes("n"), Index("n"), WHOLE]  # the anchors, cell after cell
+    sizes: Annotated[Array, Axes("q"), WHOLE]  # number of anchors in each cell
+    probes: Annotated[int, Interval(1)]
+    recall: Annotated[float, Interval(0.0, 1.0)]  # share of the ``RECALLED`` nearest that the search returns
+    exact: ClassVar[bool] = False
+    row_entries: ClassVar[int] = 256
+
+    @classmethod
+    def of(cls, distances: Distances, runner: Threads) -> Cells:
+        """Return the cells of the anchors, and so many probes that ``AIMED`` of the neighbours are found."""
+        points = distances.anchors
+        with blas_threads(1):  # products of several threads differ by rounding
+            centres = _means(points, max(2, int(CELLS_PER_ROOT * np.sqrt(len(points)))), runner)
+            cell = _nearest_centre(points, centres, runner)
+            sizes = np.bincount(cell, minlength=len(centres))
+            members = np.argsort(cell, kind="stable")
+            ranks = _ranks_of_neighbors(points, centres, cell, runner)
+        chosen, checked = ranks[: len(ranks) // 2], ranks[len(ranks) // 2 :]
+        probes = min(len(centres), max(2, int(np.quantile(chosen, AIMED, method="higher")) + 1))
+        recall = float((checked < probes).mean())
+        return cls(distances=distances, centres=centres, members=members, sizes=sizes, probes=probes, recall=recall)
+
+    @property
+    def approximation(self) -> str:
+        return f", found approximately: {self.recall:.1%} of the {RECALLED} nearest"
+
+    @cached_property
+    def _ends(self) -> Array:
+        return np.append(0, np.cumsum(self.sizes))
+
+    @cached_property
+    def _placed(self) -> tuple[Array, Array]:
+        """The anchors about the centres of their cells, cell after cell, in single precision; and their squares."""
+        points, ends = self.distances.anchors, self._ends
+        placed = np.empty(points.shape, np.float32)
+        for cell, centre in enumerate(self.centres):
+            at = slice(ends[cell], ends[cell + 1])
+            placed[at] = points[self.members[at]] - centre
+        return placed, np.einsum("ij,ij->i", placed, placed)
+
+    @cached_property
+    def _of_centres(self) -> Brute:
+        return Brute(Distances(self.centres))
+
+    def _probed(self, Z: Array, runner: Threads) -> Array:
+        """Return the ``probes`` nearest cells of each row, nearest first."""
+        lists = self._of_centres.closest(Z, self.probes, runner)
+        at = lists.ptr[:-1, None] + np.arange(self.probes)
+        found: Array = lists.index[at].astype(np.int32)
+        return found
+
+    def closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None = None) -> Lists:
+        k = min(len(self.distances.anchors), k)
+        parts = [
+            self._closest(Z[start : start + ROWS_AT_ONCE], k, runner, groups)
+            for start in range(0, len(Z), ROWS_AT_ONCE)
+        ]
+        return parts[0] if len(parts) == 1 else _join(parts)
+
+    def _closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None) -> Lists:
+        wide = min(len(self.distances.anchors), k + SPARE)
+        best = np.full((len(Z), wide), np.inf, np.float32)
+        found = np.full((len(Z), wide), -1, np.int64)
+        bound = np.zeros(len(Z))
+
+        def keep(pairs: _Pairs) -> None:
+            loops.keep_smallest(pairs.table, pairs.members, pairs.rows, best, found)
+            bound[pairs.rows] = np.maximum(bound[pairs.rows], pairs.rounding)
+
+        probed = self._probed(Z, runner)
+        self._visit(Z, probed, keep, runner)
+        limit = best[:, k - 1] + 2 * bound  # what is farther in single precision is not among the k nearest
+        lists = _listed(self.distances, Z, np.where(best <= limit[:, None], found, -1), runner)
+        unsure = np.flatnonzero((best[:, -1] <= limit) & (limit < np.inf) | (limit == np.inf))
+        lists = lists.select(lists.squared <= np.repeat(_kth(lists, k), np.diff(lists.ptr)))
+        if len(unsure):
+            lists = _replace(lists, unsure, self._again(Z[unsure], probed[unsure], k, runner))
+        return lists if groups is None else self._add_reached(Z, lists, groups, runner)
+
+    def _again(self, Z: Array, probed: Array, k: int, runner: Threads) -> Lists:
+        """Return the k nearest of the rows, with ties, in double precision; further cells where these hold too few."""
+        ends, parts = self._ends, []
+        for z, cells in zip(Z, probed):
+            if self.sizes[cells].sum() < k:
+                every = self._of_centres.closest(z[None], len(self.centres), Threads(1)).index
+                cells = every[: 1 + int(np.searchsorted(np.cumsum(self.sizes[every]), k))]
+            index = np.sort(np.concatenate([self.members[ends[cell] : ends[cell + 1]] for cell in cells]))
+            ptr = np.array([0, len(index)])
+            squared = self.distances.of_pairs(z[None], ptr, index, Threads(1))
+            order = np.argsort(squared, kind="stable")
+            order = order[: np.searchsorted(squared[order], squared[order[k - 1]], side="right")]
+            parts.append(Lists(np.array([0, len(order)]), index[order], squared[order]))
+        return _join(parts)
+
+    def within(self, Z: Array, radii: Array, groups: Reaches | None, runner: Threads) -> Lists:
+        reach = np.ones(len(self.distances.anchors)) if groups is None else groups.squared
+        pieces: dict[tuple[int, int], tuple[Array, Array]] = {}
+
+        def keep(pairs: _Pairs) -> None:
+            bound = np.square(radii[pairs.rows])[:, None] * reach[pairs.members] * (1 + 1e-6)
+            row, member = np.nonzero(pairs.table <= bound + pairs.rounding[:, None])
+            pieces[pairs.slot, pairs.cell] = pairs.rows[row], pairs.members[member]
+
+        self._visit(Z, self._probed(Z, runner), keep, runner)
+        parts = [pieces[at] for at in sorted(pieces)]
+        rows, index = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+        order = np.lexsort((index, rows))
+        ptr = np.append(0, np.cumsum(np.bincount(rows, minlength=len(Z))))
+        index = index[order]
+        return Lists(ptr, index, self.distances.of_pairs(Z, ptr, index, runner))
+
+    def _add_reached(self, Z: Array, lists: Lists, groups: Reaches, runner: Threads) -> Lists:
+        """Return the lists with the anchors in the searched cells that reach a row."""
+        reached = self.within(Z, np.ones(len(Z)), groups, runner)
+        rows = np.concatenate([lists.rows(), reached.rows()])
+        index = np.concatenate([lists.index, reached.index])
+        pairs = np.unique(rows * len(self.distances.anchors) + index)
+        ptr = np.append(0, np.cumsum(np.bincount(pairs // len(self.distances.anchors), minlength=len(Z))))
+        return nearest_first(self.distances, Z, ptr, pairs % len(self.distances.anchors), runner)
+
+    def group(self, reach: Array) -> Reaches:
+        return Reaches(np.square(reach), np.empty(0))
+
+    def _visit(self, Z: Array, probed: Array, use: Callable[[_Pairs], None], runner: Threads) -> None:
+        """Call ``use`` with squared distances of each row to the anchors in its cells: nearest cells of all rows first.
+
+        In a round each row has one cell, so no two calls of a round have a row in common.
+        """
+        with blas_threads(1), runner.bar("neighbours", self.probes, unit=" cells") as bar:
+            for slot in range(self.probes):
+                order = np.argsort(probed[:, slot], kind="stable")
+                starts = np.searchsorted(probed[order, slot], np.arange(len(self.centres) + 1))
+                cells = np.flatnonzero((np.diff(starts) > 0) & (self.sizes > 0))
+
+                def look(part: slice, slot: int = slot, order: Array = order, starts: Array = starts,
+                         cells: Array = cells) -> None:  # fmt: skip
+                    for cell in cells[part]:
+                        use(self._measure(Z, order[starts[cell] : starts[cell + 1]], int(cell), slot))
+
+                step = max(1, len(cells) // (4 * runner.workers))
+                runner.run(look, [slice(at, at + step) for at in range(0, len(cells), step)])
+                bar.update()
+
+    def _measure(self, Z: Array, rows: Array, cell: int, slot: int) -> _Pairs:
+        """Return the squared distances of some rows to the anchors of a cell, in single precision."""
+        placed, norms = self._placed
+        at = slice(self._ends[cell], self._ends[cell + 1])
+        moved = (Z[rows] - self.centres[cell]).astype(np.float32)
+        own, theirs = np.einsum("ij,ij->i", moved, moved), norms[at]
+        moved *= -2
+        table = moved @ placed[at].T
+        table += own[:, None]
+        table += theirs
+        rounding = 2 * (Z.shape[1] + 8) * EPS * (own.astype(float) + float(theirs.max()))
+        return _Pairs(slot, cell, rows, self.members[at], table, rounding)
+
+
+class _Pairs(NamedTuple):
+    """Squared distances of some rows to the anchors of one of their cells."""
+
+    slot: int  # the cell is the nearest but ``slot`` of the rows
+    cell: int
+    rows: Array
+    members: Array
+    table: Array  # (rows, members)
+    rounding: Array  # bound of the error in each row
+
+
+def _listed(distances: Distances, Z: Array, found: Array, runner: Threads) -> Lists:
+    """Return the anchors ``found`` (-1: none) with their squared distances, nearest first."""
+    there = found >= 0
+    ptr = np.append(0, np.cumsum(there.sum(axis=1)))
+    return nearest_first(distances, Z, ptr, found[there], runner)
+
+
+def _kth(lists: Lists, k: int) -> Array:
+    """Return the squared distance of each row's k-th entry; infinity where it has fewer."""
+    counts = np.diff(lists.ptr)
+    last = lists.squared[np.minimum(lists.ptr[:-1] + k, lists.ptr[1:]) - 1]
+    return np.where(counts >= k, last, np.inf)
+
+
+def _join(parts: list[Lists]) -> Lists:
+    counts = np.concatenate([np.diff(part.ptr) for part in parts])
+    index, squared = (np.concatenate([getattr(part, name) for part in parts]) for name in ("index", "squared"))
+    return Lists(np.append(0, np.cumsum(counts)), index, squared)
+
+
+def _replace(lists: Lists, rows: Array, others: Lists) -> Lists:
+    """Return the lists with those of some rows, in increasing order, replaced."""
+    replaced = np.zeros(len(lists.ptr) - 1, bool)
+    replaced[rows] = True
+    kept = lists.select(~np.repeat(replaced, np.diff(lists.ptr)))
+    at = np.concatenate([kept.rows(), rows[others.rows()]])
+    order = np.argsort(at, kind="stable")
+    index, squared = (np.concatenate([getattr(part, name) for part in (kept, others)])[order] for name in
+                      ("index", "squared"))  # fmt: skip
+    return Lists(np.append(0, np.cumsum(np.bincount(at, minlength=len(replaced)))), index, squared)
+
+
+# -- making the cells ------------------------------------------------------------------------
+
+
+def _means(points: Array, count: int, runner: Threads) -> Array:
+    """Return the centres of k-means on an even sample of the points, by a few rounds of Lloyd's algorithm.
+
+    scikit-learn's k-means sums in an order that depends on its threads; the cells must not.
+    """
+    random = np.random.default_rng(0)
+    some = np.sort(random.permutation(len(points))[: ROWS_PER_CELL * count])
+    sample = np.ascontiguousarray(points[some], dtype=float)
+    centres = sample[np.sort(random.permutation(len(sample))[:count])]
+    for _ in range(ROUNDS):
+        cell = _nearest_centre(sample, centres, runner)
+        sizes = np.bincount(cell, minlength=len(centres))
+        sums = csr_array((np.ones(len(sample)), (cell, np.arange(len(sample)))), shape=(len(centres), len(sample)))
+        held = sizes > 0
+        centres[held] = (sums @ sample)[held] / sizes[held, None]
+    return np.unique(centres, axis=0)
+
+
+def _nearest_centre(points: Array, centres: Array, runner: Threads) -> Array:
+    """Return the nearest centre of each point: the first of those at equal distance."""
+    middle = centres.mean(axis=0)
+    single = np.ascontiguousarray((centres - middle).T, dtype=np.float32)
+    norms = np.einsum("ij,ij->j", single, single)
+    exactly, out = Brute(Distances(centres)), np.empty(len(points), np.int64)
+
+    def look(block: slice) -> None:
+        moved = (points[block] - middle).astype(np.float32)
+        table = norms - (2 * moved) @ single
+        best = table.argmin(axis=1)
+        bound = 4 * (points.shape[1] + 8) * EPS * (np.einsum("ij,ij->i", moved, moved) + norms.max())
+        least = table[np.arange(len(table)), best]
+        close = np.flatnonzero((table <= (least + bound)[:, None]).sum(axis=1) > 1)
+        if len(close):
+            lists = exactly.closest(points[block][close], 1, Threads(1))
+            best[close] = lists.index[lists.ptr[:-1]]
+        out[block] = best
+
+    runner.run(look, row_blocks(len(points), 4 * len(centres)))
+    return out
+
+
+def _ranks_of_neighbors(points: Array, centres: Array, cell: Array, runner: Threads) -> Array:
+    """Return at which place the cells of the nearest neighbours are among the cells of a row, (rows, ``RECALLED``).
+
+    For a random sample of the points, whose neighbours are searched among all points.
+    """
+    n = len(points)
+    rows = np.random.default_rng(1).permutation(n)[: 2 * CHECKED]
+    sample, k = np.ascontiguousarray(points[rows], dtype=float), min(RECALLED + 1, n)
+    blocks = row_blocks(n, points.shape[1] + len(rows))
+
+    def look(block: slice) -> tuple[Array, Array]:
+        lists = Brute(Distances(points[block])).closest(sample, min(k, block.stop - block.start), Threads(1))
+        return np.repeat(np.arange(len(rows)), np.diff(lists.ptr)), np.stack([lists.index + block.start, lists.squared])
+
+    found = list(runner.map(look, blocks, "sample of neighbours"))
+    row = np.concatenate([part[0] for part in found])
+    index, squared = np.concatenate([part[1] for part in found], axis=1)
+    order = np.lexsort((index, squared, row))
+    first = np.searchsorted(row[order], np.arange(len(rows)))
+    nearest = index[order][first[:, None] + np.arange(k)].astype(int)[:, 1:]
+    table = Distances(centres).estimate(sample)[0]
+    places = np.argsort(np.argsort(table, axis=1, kind="stable"), axis=1, kind="stable")
+    ranks: Array = np.take_along_axis(places, cell[nearest], axis=1)
+    return ranks
