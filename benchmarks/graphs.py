@@ -21,11 +21,12 @@ from scipy.sparse import csr_array, csr_matrix, diags_array, eye_array, kron, lo
 FOLDER = pathlib.Path.home() / ".cache" / "outfold-benchmarks"
 
 
-def clusters(n):
-    """Twenty clusters of 12 dimensions in 50 features."""
+def clusters(n, seed=0):
+    """Twenty clusters of 12 dimensions in 50 features: other rows of the same clusters for another seed."""
     rng = np.random.default_rng(0)
     C = rng.normal(size=(20, 12)) * 2.5
     A = rng.normal(size=(12, 50)) / np.sqrt(12)
+    rng = np.random.default_rng(seed) if seed else rng
     z = C[rng.integers(20, size=n)] + rng.normal(size=(n, 12))
     return np.tanh(z / 3) * 3 @ A + 0.15 * rng.normal(size=(n, 50))
 
@@ -54,13 +55,14 @@ def grid(m):
     return csr_array(kron(path, eye_array(m)) + kron(eye_array(m), path))
 
 
-def documents(n=100_000, words=20_000, topics=50):
-    """Documents of 50 topics, about 0.5 % filled."""
-    path = FOLDER / f"text-{n}-{words}.npz"
+def documents(n=100_000, words=20_000, topics=50, seed=0):
+    """Documents of 50 topics, about 0.5 % filled: other documents of the same topics for another seed."""
+    path = FOLDER / f"text-{n}-{words}{f'-{seed}' if seed else ''}.npz"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         rng = np.random.default_rng(0)
         of_topic = rng.dirichlet(np.full(words, 0.05), size=topics).cumsum(axis=1)
+        rng = np.random.default_rng(seed) if seed else rng
         main, side = rng.integers(topics, size=(2, n))
         rows, columns = [], []
         for row in range(n):

@@ -16,6 +16,9 @@ PACKAGES = {  # library: what its environment holds; Outfold runs in the interpr
     "umap-learn": ["umap-learn"],
     "openTSNE": ["openTSNE"],
     "scanpy": ["scanpy", "pynndescent<0.6"],  # with the newest it failed at 16,000 rows
+    "snapatac2": ["snapatac2"],
+    "pynndescent": ["pynndescent"],
+    "faiss-cpu": ["faiss-cpu", "scikit-learn"],
 }
 TABLES = {"palmerpenguins": ["palmerpenguins"]}  # packages that hold data
 
