@@ -101,7 +101,7 @@ def missing(data):
 
 def recall(X, found, some=300):
     """Share of the neighbours found, of some rows, that are no farther than the last of as many true ones."""
-    at = np.random.default_rng(0).permutation(len(X))[:some]
+    at = np.random.default_rng(0).permutation(X.shape[0])[:some]
     metric, k = "cosine" if issparse(X) else "euclidean", found.shape[1]
     exact = NearestNeighbors(n_neighbors=k, algorithm="brute", metric=metric).fit(X)
     last = exact.kneighbors(X[at])[0][:, -1]

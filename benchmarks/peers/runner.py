@@ -219,15 +219,17 @@ def measure(given):
     given.out.parent.mkdir(parents=True, exist_ok=True)
     fresh = given.out.with_suffix(".new")
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder, open(fresh, "w") as out:
-        work = Measuring(out, folder, given.limit, tables.read(given.out))
-        for suite in chosen:
-            work.limit = given.limit or LIMITS.get(suite, LIMIT)
-            for row in SUITES[suite]:
-                row = row._replace(contenders=tuple(name for name in row.contenders if given.contender in name))
-                if given.rows:
-                    row = row._replace(n=min(row.n, given.rows), new=min(row.new, given.rows))
-                if given.only in row.title:
-                    work.row(suite, row, 1 if suite in ONCE else given.repeats)
+    try:
+        with tempfile.TemporaryDirectory() as folder, open(fresh, "w") as out:
+            work = Measuring(out, folder, given.limit, tables.read(given.out))
+            for suite in chosen:
+                work.limit = given.limit or LIMITS.get(suite, LIMIT)
+                for row in SUITES[suite]:
+                    row = row._replace(contenders=tuple(name for name in row.contenders if given.contender in name))
+                    if given.rows:
+                        row = row._replace(n=min(row.n, given.rows), new=min(row.new, given.rows))
+                    if given.only in row.title:
+                        work.row(suite, row, 1 if suite in ONCE else given.repeats)
+    finally:  # what was measured before an interruption is kept
+        tables.keep(given.out, fresh)
     print(f"{(time.perf_counter() - start) / 60:.1f} minutes", file=sys.stderr)
-    tables.keep(given.out, fresh)

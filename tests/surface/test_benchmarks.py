@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn import cluster, manifold
 from sklearn.metrics.pairwise import rbf_kernel
 
@@ -188,6 +189,8 @@ def test_recall_counts_neighbours_that_are_as_near_as_true_ones(peers):
     assert peers.real.recall(X, order[:, :8]) == 1
     assert peers.real.recall(X, np.where(np.arange(8) < 6, order[:, :8], -1)) == pytest.approx(0.75)
     assert peers.real.recall(X, order[:, -8:]) == 0
+    turned = np.argsort(-(unit := X / np.linalg.norm(X, axis=1)[:, None]) @ unit.T, axis=1)
+    assert peers.real.recall(csr_matrix(X), turned[:, :8]) == 1  # of sparse rows by cosines
 
 
 def test_data_that_are_not_there_are_left_out_with_a_reason(peers, tmp_path, monkeypatch, capsys):
