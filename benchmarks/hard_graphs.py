@@ -208,6 +208,7 @@ def main():
         out.write_text("".join(json.dumps(one) + "\n" for one in kept.values()))
 
     if not given.table:
+        guard.end_with_children()
         run(given, names, keep)
     print(shown([line for line in tables.read(out) if line["graph"] in names]))
 

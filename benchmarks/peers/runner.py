@@ -215,6 +215,7 @@ def main():
 
 
 def measure(given):
+    guard.end_with_children()
     chosen = given.suites or list(SUITES)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     fresh = given.out.with_suffix(".new")
