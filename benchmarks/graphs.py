@@ -21,31 +21,46 @@ from scipy.sparse import csr_array, csr_matrix, diags_array, eye_array, kron, lo
 FOLDER = pathlib.Path.home() / ".cache" / "outfold-benchmarks"
 
 
-def clusters(n):
-    """Twenty clusters of 12 dimensions in 50 features."""
+def clusters(n, seed=0):
+    """Twenty clusters of 12 dimensions in 50 features: other rows of the same clusters for another seed."""
     rng = np.random.default_rng(0)
     C = rng.normal(size=(20, 12)) * 2.5
     A = rng.normal(size=(12, 50)) / np.sqrt(12)
+    rng = np.random.default_rng(seed) if seed else rng
     z = C[rng.integers(20, size=n)] + rng.normal(size=(n, 12))
     return np.tanh(z / 3) * 3 @ A + 0.15 * rng.normal(size=(n, 50))
 
 
+def nearest(X, k=15, local=False):
+    """Gaussian affinities to the k nearest neighbours, by faiss: directed, without the nodes themselves.
+
+    The bandwidth is one for all, or local: of both ends, the root mean square of the distances to their neighbours.
+    """
+    import faiss
+
+    X, (n, features) = X.astype(np.float32), X.shape
+    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(features), features, int(np.sqrt(n)))
+    index.train(X[:200_000])
+    index.add(X)
+    index.nprobe = 8
+    squared, found = (part[:, 1:] for part in index.search(X, k + 1))
+    there = found >= 0  # cells with too few rows give fewer
+    squared, starts = np.maximum(squared, 0), np.append(0, there.sum(axis=1).cumsum())
+    scale = np.median(squared[there & (squared > 0)])
+    if local:
+        own = np.sqrt(np.mean(squared, axis=1, where=there))
+        own = np.maximum(own, own[own > 0].min())  # copies
+        scale = (own[:, None] * own[found])[there]
+    weights = np.exp(-squared[there] / (2 * scale))
+    return csr_matrix((weights.astype(float), found[there], starts), shape=(n, n))
+
+
 def neighbor_graph(n, k=15):
-    """Gaussian affinities to the 15 nearest neighbours, by faiss: directed, without the nodes themselves."""
+    """The graph of nearest neighbours of the clusters, kept in a file."""
     path = FOLDER / f"graph-{n}.npz"
     if not path.exists():
-        import faiss
-
         path.parent.mkdir(parents=True, exist_ok=True)
-        X = clusters(n).astype(np.float32)
-        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(50), 50, int(np.sqrt(n)))
-        index.train(X[:200_000])
-        index.add(X)
-        index.nprobe = 8
-        squared, found = (part[:, 1:].ravel() for part in index.search(X, k + 1))
-        weights = np.exp(-np.maximum(squared, 0) / (2 * np.median(squared)))
-        graph = csr_matrix((weights.astype(float), found, np.arange(0, k * n + 1, k)), shape=(n, n))
-        save_npz(path, graph, compressed=False)
+        save_npz(path, nearest(clusters(n), k), compressed=False)
     return load_npz(path)
 
 
@@ -54,13 +69,14 @@ def grid(m):
     return csr_array(kron(path, eye_array(m)) + kron(eye_array(m), path))
 
 
-def documents(n=100_000, words=20_000, topics=50):
-    """Documents of 50 topics, about 0.5 % filled."""
-    path = FOLDER / f"text-{n}-{words}.npz"
+def documents(n=100_000, words=20_000, topics=50, seed=0):
+    """Documents of 50 topics, about 0.5 % filled: other documents of the same topics for another seed."""
+    path = FOLDER / f"text-{n}-{words}{f'-{seed}' if seed else ''}.npz"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         rng = np.random.default_rng(0)
         of_topic = rng.dirichlet(np.full(words, 0.05), size=topics).cumsum(axis=1)
+        rng = np.random.default_rng(seed) if seed else rng
         main, side = rng.integers(topics, size=(2, n))
         rows, columns = [], []
         for row in range(n):

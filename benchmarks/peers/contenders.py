@@ -27,6 +27,8 @@ class Fitted(NamedTuple):
     embedding: np.ndarray
     values: np.ndarray | None = None  # of the Laplacian, up to a factor, or of the centred kernel
     transform: Callable | None = None
+    prepare: Callable | None = None  # what an index does once before it can be asked about new rows
+    facts: dict | None = None  # what the fit tells of itself
 
 
 class Contender(NamedTuple):
@@ -52,9 +54,20 @@ def ours(name, markov=True, **how):
             maps.transform(X) if places is None else places,
             1 - values if markov and values is not None else values,
             maps.transform,
+            facts=told(maps),
         )
 
     return fit
+
+
+def told(maps):
+    """What a report says of accuracy: of the solver, of the extension, and of neighbours where it tells them."""
+    report, places = maps.report_, getattr(maps, "embedding_", None)
+    spread = np.nan if places is None else np.sqrt(np.var(places, axis=0).sum())
+    figures = {"residual": report.residual, "gap": report.extension_gap / spread}
+    figures |= {name: getattr(report, name, None) for name in ("recall", "products", "components")}
+    finite = {name: float(v) for name, v in figures.items() if v is not None and np.isfinite(v)}
+    return {"solver": report.solver, **finite}
 
 
 def tuned(X):
@@ -143,40 +156,107 @@ def pydiffmap_maps(X):
     return Fitted(places, -maps.evals, maps.transform)
 
 
-def scanpy_maps(X):
-    import anndata
-    import scanpy
+def scanpy_maps(**how):
+    def fit(X):
+        import anndata
+        import scanpy
 
-    table = anndata.AnnData(np.asarray(X, dtype=np.float32))
-    scanpy.pp.neighbors(table, use_rep="X", n_neighbors=32, random_state=0)
-    scanpy.tl.diffmap(table, n_comps=11, random_state=0)
-    return Fitted(table.obsm["X_diffmap"][:, 1:], 1 - table.uns["diffmap_evals"][1:])
+        table = anndata.AnnData(X.astype(np.float32))
+        scanpy.pp.neighbors(table, use_rep="X", random_state=0, **how)
+        scanpy.tl.diffmap(table, n_comps=11, random_state=0)
+        return Fitted(table.obsm["X_diffmap"][:, 1:], 1 - table.uns["diffmap_evals"][1:])
+
+    return fit
+
+
+# -- of sparse rows ------------------------------------------------------------------------
+
+
+def snapatac2_maps(X):
+    import anndata
+    import snapatac2
+
+    table = anndata.AnnData(X.astype(np.float32))
+    values, places = snapatac2.tl.spectral(table, n_comps=11, features=None, weighted_by_sd=False, inplace=False)
+    return Fitted(np.asarray(places)[:, 1:], 1 - np.asarray(values)[1:])
+
+
+def of_unit_length(fit):
+    """For a library without cosines: of rows of length one, Euclidean neighbours are those of the largest cosine."""
+
+    def scaled(X):
+        from sklearn.preprocessing import normalize
+
+        return fit(normalize(X))
+
+    return scaled
 
 
 # -- pictures ------------------------------------------------------------------------------
 
 
-def phate_picture(X):
-    import phate
+def phate_picture(**how):
+    def fit(X):
+        import phate
 
-    model = phate.PHATE(random_state=0, verbose=0, n_jobs=-1)
-    return Fitted(model.fit_transform(X), None, model.transform)
+        model = phate.PHATE(random_state=0, verbose=0, n_jobs=-1, **how)
+        return Fitted(model.fit_transform(X), None, model.transform)
 
-
-def umap_picture(X):
-    import umap
-
-    model = umap.UMAP(n_jobs=-1)  # a seed would keep it to one thread
-    return Fitted(model.fit_transform(X), None, model.transform)
+    return fit
 
 
-def opentsne_picture(X):
-    import openTSNE
+def umap_picture(**how):
+    def fit(X):
+        import umap
 
-    model = openTSNE.TSNE(random_state=0, n_jobs=-1).fit(X)
-    return Fitted(np.asarray(model), None, lambda Z: np.asarray(model.transform(Z)))
+        model = umap.UMAP(n_jobs=-1, **how)  # a seed would keep it to one thread
+        return Fitted(model.fit_transform(X), None, model.transform)
+
+    return fit
 
 
+def opentsne_picture(**how):
+    def fit(X):
+        import openTSNE
+
+        model = openTSNE.TSNE(random_state=0, n_jobs=-1, **how).fit(X)
+        return Fitted(np.asarray(model), None, lambda Z: np.asarray(model.transform(Z)))
+
+    return fit
+
+
+# -- neighbours alone: 15 of each row, which no method with a graph of neighbours can do without -----------------
+
+
+def nndescent(**how):
+    def fit(X):
+        import pynndescent
+
+        index = pynndescent.NNDescent(X, n_neighbors=15, random_state=0, **how)
+        return Fitted(index.neighbor_graph[0], None, lambda Z: index.query(Z, k=15)[0], index.prepare)
+
+    return fit
+
+
+def faiss_index(cells):
+    """The rows in as many cells as the square root of their number, of which 8 are searched; or without cells, all."""
+
+    def fit(X):
+        import faiss
+
+        X, count, features = X.astype(np.float32), *X.shape
+        index = faiss.IndexFlatL2(features)
+        if cells:
+            index = faiss.IndexIVFFlat(index, features, int(np.sqrt(count)))
+            index.nprobe = 8
+            index.train(X)
+        index.add(X)
+        return Fitted(index.search(X, 15)[1], None, lambda Z: index.search(Z.astype(np.float32), 15)[1])
+
+    return fit
+
+
+AGAIN = 60.0  # seconds beyond which a transform is not done a second time
 SPARSE = 25_000  # Outfold takes other ways beyond, compiled on first use
 CONTENDERS = {
     "outfold DiffusionMaps": Contender("outfold", "DiffusionMaps", ours("DiffusionMaps", n_components=10), SPARSE),
@@ -245,11 +325,53 @@ CONTENDERS = {
         for count in (1000, 2000, 10_000)
     },
     "pydiffmap": Contender("pydiffmap", "DiffusionMap", pydiffmap_maps),
-    "scanpy": Contender("scanpy", "neighbors, diffmap", scanpy_maps, 10_000),
-    "PHATE": Contender("phate", "PHATE", phate_picture),
-    "UMAP": Contender("umap-learn", "UMAP", umap_picture, 5000),
-    "openTSNE": Contender("openTSNE", "TSNE", opentsne_picture),
+    "scanpy": Contender("scanpy", "neighbors, diffmap", scanpy_maps(n_neighbors=32), 10_000),
+    "PHATE": Contender("phate", "PHATE", phate_picture()),
+    "UMAP": Contender("umap-learn", "UMAP", umap_picture(), 5000),
+    "openTSNE": Contender("openTSNE", "TSNE", opentsne_picture()),
 }
+CONTENDERS |= {  # of real data: no neighbours in common, everyone as it comes
+    "outfold Roseland": Contender("outfold", "Roseland", ours("Roseland", n_components=10, random_state=0), SPARSE),
+    **{
+        f"scikit-learn SpectralEmbedding, {name}": Contender(  # by itself it takes a tenth of the rows for neighbours
+            "scikit-learn",
+            f"SpectralEmbedding ({solver})",
+            theirs(
+                "manifold",
+                "SpectralEmbedding",
+                n_components=10,
+                affinity="nearest_neighbors",
+                n_neighbors=15,
+                eigen_solver=solver,
+                random_state=0,
+                n_jobs=-1,
+            ),
+        )
+        for name, solver in (("15", "arpack"), ("15, amg", "amg"))
+    },
+    "scanpy, 15": Contender("scanpy", "neighbors, diffmap", scanpy_maps(n_neighbors=15), 10_000),
+    "pynndescent": Contender("pynndescent", "pynndescent", nndescent(), 5000),
+    "faiss, cells": Contender("faiss-cpu", "IVFFlat", faiss_index(True)),
+    "faiss, all": Contender("faiss-cpu", "Flat", faiss_index(False)),
+}
+CONTENDERS |= {  # of sparse rows, by cosines
+    "outfold DiffusionMaps, cosine": Contender(
+        "outfold", "DiffusionMaps", ours("DiffusionMaps", n_components=10, kernel="cosine"), SPARSE
+    ),
+    "scikit-learn SpectralEmbedding, cosine": Contender(
+        "scikit-learn",
+        "SpectralEmbedding",
+        of_unit_length(CONTENDERS["scikit-learn SpectralEmbedding, 15"].fit),
+    ),
+    "scanpy, cosine": Contender("scanpy", "neighbors, diffmap", scanpy_maps(n_neighbors=15, metric="cosine"), 10_000),
+    "SnapATAC2": Contender("snapatac2", "spectral", snapatac2_maps),
+    "UMAP, cosine": Contender("umap-learn", "UMAP", umap_picture(metric="cosine"), 5000),
+    "PHATE, cosine": Contender("phate", "PHATE", phate_picture(knn_dist="cosine"), 2000),
+    "openTSNE, cosine": Contender("openTSNE", "TSNE", opentsne_picture(metric="cosine"), 2000),
+    "pynndescent, cosine": Contender("pynndescent", "pynndescent", nndescent(metric="cosine"), 5000),
+}
+
+NEIGHBOURS = ("pynndescent", "faiss")  # the names of those that find neighbours alone begin so
 
 
 # -- measuring -----------------------------------------------------------------------------
@@ -336,18 +458,54 @@ def warm(contender, X, Z):
     """A first fit of some rows, thrown away: imports, thread pools and compiled code are not what is measured."""
     first = contender.fit(X[: contender.warm])
     if Z is not None and first.transform is not None:
+        if first.prepare is not None:
+            first.prepare()
         first.transform(Z[:500])
 
 
+def read(path):
+    """Rows of a table, sparse or not."""
+    if not path.endswith(".npz"):
+        return np.load(path)
+    from scipy.sparse import load_npz
+
+    return load_npz(path)
+
+
+def clock(seconds):
+    """End this process after so long, in compiled code too, on a system that can do that."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def stages(fitted, Z, line, limit):
+    """After a fit: what prepares for new rows, their transform, and the same again, with the line as it grows."""
+    calls = {"prepare": lambda rows: fitted.prepare(), "transform": fitted.transform, "again": fitted.transform}
+    for name, call in calls.items():
+        if (fitted.prepare is None and name == "prepare") or line.get("transform_seconds", 0) > AGAIN:
+            continue
+        clock(limit)
+        _, found = timed(call, Z)
+        line |= {f"{name}_seconds": found["seconds"], f"{name}_peak_mb": found["peak_mb"]}
+        yield line
+
+
 def measure(task):
-    """Fit, and transform where the task has new rows; the line about it."""
+    """Fit, and transform where the task has new rows: a line about it, again and longer if there is more to say."""
     contender = CONTENDERS[task["contender"]]
-    X = np.load(task["rows"])
-    Z = np.load(task["new_rows"]) if task.get("new_rows") else None
+    X = read(task["rows"])
+    Z = read(task["new_rows"]) if task.get("new_rows") else None
     warm(contender, X, Z)
-    if hasattr(signal, "setitimer"):  # a system that can end the process where it is, in compiled code too
-        signal.setitimer(signal.ITIMER_REAL, task["limit"])
+    clock(task["limit"])
     fitted, line = timed(contender.fit, X)
+    about = (fitted.facts or {}) | {"versions": versions(contender.library)}
+    np.savez(task["answer"], embedding=fitted.embedding, values=[] if fitted.values is None else fitted.values)
+    if task["suite"] == "real":
+        clock(0)
+        yield line | about
+        if Z is not None and fitted.transform is not None:
+            yield from (more | about for more in stages(fitted, Z, line, task["limit"]))
+        return
     if Z is not None and fitted.transform is not None:
         fit_seconds = line["seconds"]
         _, line = timed(fitted.transform, Z)
@@ -355,10 +513,10 @@ def measure(task):
     if task["suite"] == "character":
         line["apart"] = "no graph" if "KernelPCA" in contender.method else apart(contender.fit)
         line |= character(fitted, X, Z) if fitted.transform is not None else {"far": "no transform"}
-    np.savez(task["answer"], embedding=fitted.embedding, values=[] if fitted.values is None else fitted.values)
-    return line | {"versions": versions(contender.library)}
+    yield line | about
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    print("\n" + json.dumps(measure(json.load(sys.stdin))))
+    for line in measure(json.load(sys.stdin)):
+        print("\n" + json.dumps(line), flush=True)

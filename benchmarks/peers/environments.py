@@ -14,8 +14,11 @@ PACKAGES = {  # library: what its environment holds; Outfold runs in the interpr
     "pydiffmap": ["pydiffmap"],
     "phate": ["phate"],
     "umap-learn": ["umap-learn"],
-    "openTSNE": ["openTSNE"],
+    "openTSNE": ["openTSNE", "pynndescent"],  # it takes sparse rows by the latter
     "scanpy": ["scanpy", "pynndescent<0.6"],  # with the newest it failed at 16,000 rows
+    "snapatac2": ["snapatac2"],
+    "pynndescent": ["pynndescent"],
+    "faiss-cpu": ["faiss-cpu", "scikit-learn"],
 }
 TABLES = {"palmerpenguins": ["palmerpenguins"]}  # packages that hold data
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import real
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
@@ -110,7 +111,13 @@ DATA = {
     "tree in 30-D": tree,
     "strings in 10-D": clusters,
     "digits": digits,
+    **{name: partial(lambda table, n, seed: Sample(table.rows(n), {}), table) for name, table in real.TABLES.items()},
 }
+
+
+def fresh(data, new, seed):
+    """New rows: those that a table keeps apart, or others drawn in the same way."""
+    return real.TABLES[data].new(new) if data in real.TABLES else DATA[data](new, seed + 1000).rows
 
 
 # -- errors: none of them is ours to define ------------------------------------------------
@@ -254,7 +261,32 @@ CHARACTER = [
     ),
     Row("500 rows", "S-curve", 500, PICTURES, None, 20),
 ]
+SYSTEMS = (
+    *("outfold DiffusionMaps", "outfold Roseland", "datafold DiffusionMaps", "pydiffmap", "scanpy, 15"),
+    *("scikit-learn SpectralEmbedding, 15", "scikit-learn SpectralEmbedding, 15, amg", "UMAP", "PHATE", "openTSNE"),
+    *("pynndescent", "faiss, cells", "faiss, all"),
+)
+COSINES = (
+    *("outfold DiffusionMaps, cosine", "SnapATAC2", "scanpy, cosine", "scikit-learn SpectralEmbedding, cosine"),
+    *("UMAP, cosine", "PHATE, cosine", "openTSNE, cosine", "pynndescent, cosine"),
+)
+REAL = [  # fewest rows first: who is stopped is not run at more rows
+    Row("S-curve, 1,000 rows", "S-curve, new rows", 1000, SYSTEMS, None, 10_000),
+    Row("digits, 1,000 rows", "digits, new rows", 1000, SYSTEMS, None, 797),
+    Row("red wine, 1,000 rows", "red wine", 1000, SYSTEMS, None, 599),
+    Row("S-curve, 4,000 rows", "S-curve, new rows", 4000, SYSTEMS, None, 10_000),
+    Row("cytometry, 4,000 rows", "cytometry", 4000, SYSTEMS, None, 10_000),
+    Row("cytometry, 36,144 rows", "cytometry", 36_144, SYSTEMS),
+    Row("MNIST, 60,000 rows", "MNIST", 60_000, SYSTEMS, None, 10_000),
+    Row("words of 100,000 documents", "words", 100_000, COSINES, None, 10_000),
+    *(
+        Row(f"clusters in 50-D, {n:,} rows", "clusters in 50-D", n, SYSTEMS, None, 10_000)
+        for n in (100_000, 300_000, 1_000_000)
+    ),
+    Row("flights, 2,990,000 rows", "flights", 2_990_000, SYSTEMS, None, 10_000),
+]
 SUITES = {
+    "real": REAL,
     "fit": FIT,
     "transform": TRANSFORM,
     "accuracy": ACCURACY,

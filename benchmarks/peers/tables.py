@@ -11,22 +11,22 @@ import sys
 from functools import partial
 from itertools import groupby
 
-import environments
-from contenders import CONTENDERS
+from contenders import CONTENDERS, NEIGHBOURS
 
 ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "peers.jsonl"
-NAMES = {"outfold": "Outfold", "phate": "PHATE", "umap-learn": "UMAP"}
+NAMES = {"outfold": "Outfold", "phate": "PHATE", "umap-learn": "UMAP", "snapatac2": "SnapATAC2", "faiss-cpu": "faiss"}
+LIBRARIES = ("outfold", "scikit-learn", "datafold", "pydiffmap", "phate", "umap-learn", "openTSNE", "scanpy")
 NOISE = 1.1  # two medians closer than this are called alike
 
-NEIGHBOURS = "it is made to keep neighbours, which is what is counted; PHATE, ours and theirs, keeps far distances too"
+KEEPS = "it is made to keep neighbours, which is what is counted; PHATE, ours and theirs, keeps far distances too"
 SMALL = "up to 3,000 rows ours keeps all pairs and solves them to rounding, in a fraction of a second"
 LANDMARKS = "up to 1,000 landmarks ours keeps them all and solves to rounding: a fraction of a second whatever the rows"
 UNION = "an edge that one end alone counts among its neighbours weighs half there, and in our union as much as others"
 NARROW = "our default bandwidth follows the dense side and is narrow for the sparse one; what `tune` finds is wider"
 WHY = {  # (suite, row, contender, what), without what need not be said on the left: why a peer is ahead there
-    ("UMAP", "error"): NEIGHBOURS,
-    ("openTSNE", "error"): NEIGHBOURS,
+    ("UMAP", "error"): KEEPS,
+    ("openTSNE", "error"): KEEPS,
     **{("1,000 rows", name, "seconds"): SMALL for name in CONTENDERS},
     ("datafold Roseland, 1000", "seconds"): LANDMARKS,
     ("scikit-learn SpectralEmbedding", "error"): UNION,
@@ -52,6 +52,15 @@ def keep(path, fresh):
     lines = [line for line in read(path) if of(line) not in replaced] + new
     fresh.write_text("".join(json.dumps(line) + "\n" for line in lines))
     os.replace(fresh, path)
+
+
+def over(line, of="", failed="failed"):
+    """In words, what a run had too much of, or that it failed; "" if it came to its end."""
+    if f"{of}stopped" in line:
+        return f"over {line[f'{of}stopped']:g} s"
+    if f"{of}full" in line:
+        return f"over {line[f'{of}full']:.0f} GB"
+    return failed if f"{of}failed" in line else ""
 
 
 class Result:
@@ -83,7 +92,7 @@ class Result:
     def stopped(self):
         """In words, why there is no figure."""
         last = self.lines[-1]
-        return f"over {last['stopped']:.0f} s" if "stopped" in last else "failed" if "failed" in last else None
+        return over(last) + (" at fewer" if "at" in last else "") or None
 
 
 def results(lines, suite):
@@ -92,7 +101,14 @@ def results(lines, suite):
     rows = {}
     for line in mine:
         rows.setdefault(line["row"], {}).setdefault(line["contender"], []).append(line)
-    return [sorted((Result(runs) for runs in row.values()), key=lambda one: not one.ours) for row in rows.values()]
+    places = list(CONTENDERS)  # ours in this order, whatever was measured again; peers as they come
+    return [
+        sorted(
+            (Result(runs) for runs in row.values()),
+            key=lambda one: places.index(one.contender) if one.ours else len(places),
+        )
+        for row in rows.values()
+    ]
 
 
 # -- figures in words ----------------------------------------------------------------------
@@ -122,6 +138,71 @@ def table(head, rows):
 
 
 # -- tables --------------------------------------------------------------------------------
+
+
+NOT_YET = "Not measured yet."
+
+
+def on_real_data(lines, limit=False):
+    """The rows with real data, fewest rows first: of the systems, or of neighbours alone, which are their limit."""
+    for row in sorted(results(lines, "real"), key=lambda row: row[0].n):
+        if kept := [one for one in row if one.contender.startswith(NEIGHBOURS) == limit]:
+            yield kept
+
+
+def head(row, one):
+    """The first two cells of a line: the problem in the first line of its row, and the library."""
+    return f"**{one.row}**" if one is row[0] else "", f"**{one.name}**" if one.ours else one.name
+
+
+def of_new_rows(one):
+    """Seconds for new rows in words, and again once all is prepared for them."""
+    seconds, again = one.median("transform_seconds"), one.median("again_seconds")
+    if seconds is None:
+        return over(one.lines[-1], "transform_") or "–"
+    return short(seconds) + (f", again {short(again)}" if again is not None else "")
+
+
+def real(lines):
+    """Seconds of a fit and of new rows, how many times ours, and memory."""
+    rows = []
+    for row in on_real_data(lines):
+        us = row[0]
+        for one in row:
+            cells = []
+            for key, shown in (
+                ("seconds", one.stopped or short(one.median("seconds"))),
+                ("transform_seconds", of_new_rows(one)),
+            ):
+                cells += [shown, "1" if one is us else ratio(times(us.median(key), one.median(key)))]
+            rows.append([*head(row, one), *cells, short(one.median("peak_mb"))])
+    shown = ["problem", "library", "fit, seconds", "of ours", "new rows, seconds", "of ours", "peak MB"]
+    return table(shown, rows) if rows else NOT_YET
+
+
+def limit(lines):
+    """Seconds and recall of 15 neighbours alone."""
+    rows = []
+    for row in on_real_data(lines, limit=True):
+        for one in row:
+            shown = one.stopped or short(one.median("seconds")), short(one.median("prepare_seconds"))
+            recall = one.median("recall")
+            found = "–" if recall is None else f"{100 * recall:.1f} %"
+            rows.append([*head(row, one), *shown, of_new_rows(one), found, short(one.median("peak_mb"))])
+    shown = ["problem", "library", "graph, seconds", "prepare, seconds", "new rows, seconds", "recall", "peak MB"]
+    return table(shown, rows) if rows else NOT_YET
+
+
+def of_ours(lines):
+    """What our fits of real data tell of themselves."""
+    rows = []
+    for row in on_real_data(lines):
+        for one in (one for one in row if one.ours):
+            figures = (one.median(name) for name in ("residual", "gap", "recall", "products", "components"))
+            solver = one.lines[-1].get("solver", one.stopped or "–")
+            rows.append([*head(row, one), solver, *map(short, figures)])
+    shown = ["problem", "method", "solver", "residual", "gap", "recall", "products", "components"]
+    return table(shown, rows) if rows else NOT_YET
 
 
 def timed(lines, suite):
@@ -216,6 +297,7 @@ def character(lines):
 def behind(lines):
     """Where a peer is ahead of us by more than noise: its result, in what, our figure and its."""
     asked = {
+        "real": ("seconds", "transform_seconds", "peak_mb"),
         "fit": ("seconds", "peak_mb", "error"),
         "transform": ("seconds", "peak_mb"),
         "accuracy": ("error", "eigenvalue_error"),
@@ -224,7 +306,7 @@ def behind(lines):
     }
     for suite, whats in asked.items():
         for us, *others in results(lines, suite):
-            for one in (one for one in others if not one.ours):
+            for one in (one for one in others if not one.ours and not one.contender.startswith(NEIGHBOURS)):
                 for what in whats:
                     mine, other = us.median(what), one.median(what)
                     if mine and other and mine > NOISE * other and mine > 1e-9:
@@ -246,6 +328,10 @@ def reason(lines, one, what, mine, other):
     known = next((WHY[key[at:]] for at in range(3) if key[at:] in WHY), None)
     if known or what != "peak_mb":
         return known or "?"
+    if one.suite == "real":
+        us = next(row[0] for row in results(lines, "real") if row[0].row == one.row)
+        added = f"{short(us.median('work_mb'))} and {short(one.median('work_mb'))}"
+        return f"imports, data and a first small fit are most of it: the fit adds {added}"
     loaded = imports(lines)
     ours, theirs = loaded["outfold"], loaded[CONTENDERS[one.contender].library]
     beyond = f"{short(mine - ours)} and {short(max(other - theirs, 0))}"
@@ -255,16 +341,40 @@ def reason(lines, one, what, mine, other):
 def honest(lines):
     """The rows where we are not ahead, and why."""
     rows = []
-    words = {"seconds": "time", "error": "error", "eigenvalue_error": "error of eigenvalues", "peak_mb": "memory"}
+    words = {
+        "seconds": "time",
+        "transform_seconds": "time of new rows",
+        "error": "error",
+        "eigenvalue_error": "error of eigenvalues",
+        "peak_mb": "memory",
+    }
     for one, what, mine, other in sorted(behind(lines), key=lambda found: list(words).index(found[1])):
         why = reason(lines, one, what, mine, other)
         rows.append([f"{one.suite}: {one.row}", one.name, words[what], short(mine), short(other), why])
     return table(["row", "ahead of us", "in", "ours", "theirs", "why"], rows) if rows else "None."
 
 
+def real_ratios(lines):
+    """Rows of that table about real data: fits, then new rows."""
+    rows = []
+    for key, title in (("seconds", ""), ("transform_seconds", "transform: ")):
+        for us, *others in on_real_data(lines):
+            mine = us.median(key)
+            told = {one.library: (one, one.median(key)) for one in others if not one.ours}
+            cells = [
+                f"{name} {one.stopped or ratio(times(mine, took))}"
+                for name, (one, took) in told.items()
+                if took or (one.stopped and not title)
+            ]
+            shown = f"{short(us.new / mine)} rows/s" if title and mine else f"{short(mine)} s" if mine else us.stopped
+            if shown and cells:
+                rows.append([title + us.row, shown, ", ".join(cells)])
+    return rows
+
+
 def ratios(lines):
     """The table of the front page: how many times our time each peer takes."""
-    rows = []
+    rows = real_ratios(lines)
     for suite in ("fit", "transform"):
         for us, *others in results(lines, suite):
             mine = us.median("seconds")
@@ -311,7 +421,7 @@ FEATURES = {  # what is known of a library by its interface and documents, for t
 
 def features(lines):
     """What each library can do: measured where it is about behaviour, looked up where it is not."""
-    by = {name: [] for name in ("outfold", *environments.PACKAGES)}
+    by = {name: [] for name in LIBRARIES}
     for row in results(lines, "character"):
         for one in row:
             by[CONTENDERS[one.contender].library].append(one)
@@ -404,6 +514,9 @@ def pages(lines):
         ("README.md", "ratios"): f"{ratios(lines)}\n\n{stamp(lines)}",
     }
     made = {
+        "real": real(lines),
+        "limit": limit(lines),
+        "ours": of_ours(lines),
         "fit": timed(lines, "fit"),
         "transform": timed(lines, "transform"),
         "accuracy": accuracy(lines),
