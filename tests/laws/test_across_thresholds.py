@@ -17,7 +17,7 @@ from outfold.operators import gaussian_pairs
 from outfold.operators.gaussian_pairs import Survey, Way
 from outfold.operators.low_rank import LowRankOperator
 from outfold.operators.operator import CentredOperator, LaplacianOperator, MarkovOperator, ResidualOperator
-from outfold.solvers import Auto, Krylov, Lanczos, Lobpcg, ShiftInvert, auto, lanczos
+from outfold.solvers import Auto, Krylov, Lanczos, Lobpcg, ShiftInvert, lanczos
 from outfold.solvers.shift_invert import RESIDUAL_SHIFT
 
 # A network is trained, not solved. The best extension is one of the others.
@@ -61,8 +61,7 @@ def switched(request, monkeypatch):
     monkeypatch.setattr(Auto, "choose", solver)
     for module in (elementwise, distances):
         monkeypatch.setattr(module, "COMPILED_FROM", 1)
-    for module in (lanczos, auto):
-        monkeypatch.setattr(module, "FILTERED_FROM", 10)
+    monkeypatch.setattr(lanczos, "FILTERED_FROM", 10)
     monkeypatch.setattr(threads, "BLOCK_ENTRIES", 16)  # blocks of 16 rows, the fewest
     monkeypatch.setattr(laws, "tolerance", _tolerance)
     return mode

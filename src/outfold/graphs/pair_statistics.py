@@ -70,7 +70,7 @@ class SearchStatistics(PairStatistics):
 
     @property
     def approximation(self) -> str:
-        return self.search.approximation
+        return self.search.approximation()
 
     @cached_property
     def _distinct(self) -> tuple[Array, Array]:

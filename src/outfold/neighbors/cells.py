@@ -68,7 +68,6 @@ class Cells(Search):
         recall = float((checked < probes).mean())
         return cls(distances=distances, centres=centres, members=members, sizes=sizes, probes=probes, recall=recall)
 
-    @property
     def approximation(self) -> str:
         return f", found approximately: {self.recall:.1%} of the {RECALLED} nearest"
 

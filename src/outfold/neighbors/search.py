@@ -55,7 +55,6 @@ class Search(Protocol):
         """Return an order of the rows in which close rows are adjacent, if the search has one; else 0, 1, 2, ..."""
         return np.arange(len(Z))
 
-    @property
     def approximation(self) -> str:
         """What to add to the description of a graph: nothing if neighbours are exact."""
         return "" if self.exact else ", found approximately"

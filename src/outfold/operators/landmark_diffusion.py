@@ -259,7 +259,7 @@ class LandmarkDiffusion(Eigenproblem):
         epsilon, how = self.kernel_width, f"local scale: root mean square distance to {edges.k} landmarks"
         geometry, shared, _ = NearestAnchors.fit(search, ones, edges.k, edges.k, runner, epsilon=epsilon, tapers=True)
         dimension = dimension_of_lists(shared.lists, ones, edges.k)
-        return geometry, GaussianKernel(Bandwidth(epsilon, how, dimension)), search.approximation
+        return geometry, GaussianKernel(Bandwidth(epsilon, how, dimension)), search.approximation()
 
     @property
     def kernel_width(self) -> float:

@@ -221,7 +221,7 @@ class LocalWeights(Eigenproblem):
             normalization=Residual(self.k),
             rule=BarycentricRule(search=search, k=self.k, reg=self.reg, nearness=nearness, counts=counts),
             reference=reference,
-            edges=f"{self.k} nearest neighbours" + search.approximation,
+            edges=f"{self.k} nearest neighbours" + search.approximation(),
             degree=W.nnz / n,
         )
 

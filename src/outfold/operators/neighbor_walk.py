@@ -205,7 +205,7 @@ class NeighborWalk(Eigenproblem):
             rule=built.rule,
             reference=reference,
             columns=anchors.index if self.given else None,
-            edges=self._describe(geometry) + search.approximation,
+            edges=self._describe(geometry) + search.approximation(),
             degree=measured.nnz / len(anchors.measure),
             bandwidth=replace(kernel.bandwidth, epsilon=geometry.width),
             kept=self._keep_lists(rows, anchors, geometry, measured),

@@ -27,6 +27,7 @@ from ..exceptions import ConvergenceError
 from ..operators.operator import Operator
 
 CELLS_PER_POINT = 8  # most cells from which a point is interpolated
+WATCHED = 12  # iterations over which the pace of LOBPCG is measured
 SHIFT = 1e-9  # times `operator.spread`: makes the coarse matrix regular
 DENSE_FACTORS = 6000  # up to this number of cells, a coarse matrix whose factors fill up is factorised as dense
 DENSE_COARSE = 500  # up to this number of cells, LAPACK solves the coarse eigenproblem
@@ -358,17 +359,26 @@ def smallest(
     Returns values, vectors, relative residuals and the number of iterations.
     """
     with grid.operator.runner.ticker("solving", " iterations") as bar:
-        block = _Block(grid, known, start)
+        block, sizes = _Block(grid, known, start), []
         for iteration in range(most + 1):
             relative = block.relative(count)
             bar.set_postfix_str(f"residual {relative.max():.0e} of {tol:.0e}", refresh=False)
             bar.update()
-            if relative.max() <= tol or iteration == most:
+            sizes.append(float(relative.max()))
+            if sizes[-1] <= tol or iteration == most or _too_slow(sizes, tol, most):
                 break
             block.improve()
             if iteration % 8 == 7:  # rounding accumulates in the updated products A X: compute them anew
                 block = _Block(grid, known, block.X)
     return block.values[:count], block.X[:, :count], relative, iteration
+
+
+def _too_slow(sizes: list[float], tol: float, most: int) -> bool:
+    """Return whether the residual, at the pace of the last iterations, will not be below ``tol`` in time."""
+    if len(sizes) <= WATCHED:
+        return False
+    pace = float(np.log(sizes[-1 - WATCHED] / max(sizes[-1], 1e-300))) / WATCHED
+    return bool(np.log(sizes[-1] / tol) > 2 * max(pace, 0.0) * (most + 1 - len(sizes)))
 
 
 class _Block:

@@ -17,11 +17,16 @@ from ..operators.operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, CentredOpera
 from .dense import Dense
 from .filtered import Filtered
 from .krylov import Krylov
-from .lanczos import FILTERED_FROM, Lanczos
+from .lanczos import Lanczos
 from .lobpcg import Lobpcg
 from .session import Session, Solver, Spectrum, ritz_pairs
 from .shift_invert import RESIDUAL_SHIFT, ShiftInvert
 from .smaller_side import Gram
+
+SPARSE_DENSE_UP_TO = 400  # rows of a sparse graph up to which the dense solver is as quick as Lanczos
+DENSE_INSTEAD_UP_TO = 10_000  # rows up to which the dense solver takes the place of one that fails
+TOLERANCES = ((20_000, 1e-8), (200_000, 1e-5))  # (rows up to which, relative residual) of subspace iteration
+MORE_PRODUCTS = 3000  # of subspace iteration, where LOBPCG fails too
 
 OF_A_KIND: dict[str, Solver] = {  # what `Operator.solver_choice` names
     "residual": ShiftInvert(RESIDUAL_SHIFT),
@@ -34,59 +39,57 @@ OF_A_KIND: dict[str, Solver] = {  # what `Operator.solver_choice` names
 
 @dataclass(frozen=True)
 class Auto(Solver):
-    """The solver chosen by size and kind of the operator; ``choose`` returns it with the reason.
+    """The solver that suits the operator; ``choose`` returns it with the reason.
 
     Dense for small problems and for many pairs. For dense kernels Lanczos (Krylov if they are centred). Shift-invert
-    for residuals (LLE) and for unnormalised Laplacians, unless these are large and sparse. For sparse graphs Lanczos up
-    to 3000 rows or if the next eigenvalue is far from the top, else LOBPCG. For large graphs without features, which
-    say nothing about the next eigenvalue before the first products, filtered subspace iteration, else LOBPCG.
+    for residuals (LLE) and for unnormalised Laplacians, unless these are large and sparse. For sparse graphs Lanczos to
+    machine precision up to 3000 rows. Of more rows LOBPCG where the features show that eigenvalues crowd near the top,
+    as on curves and surfaces; else subspace iteration, which gives way to LOBPCG after its first rounds if these show
+    that it would take long.
     """
 
     dense_up_to: int = DENSE_SOLVER_UP_TO
     lanczos_up_to: int = LANCZOS_UP_TO  # rows of a sparse graph
-    crowded: float = 1e-2  # distance of the next eigenvalue from the top below which LOBPCG is faster
+    crowded: float = 2e-3  # distance of the next eigenvalue from the top below which LOBPCG is quicker
 
     def start(self, operator: Operator) -> Session:
         return self.choose(operator, 1)[0].start(operator)
 
     def choose(self, operator: Operator, count: int) -> tuple[Solver, str]:
         n = operator.size
-        if n <= self.dense_up_to:
-            return Dense(), f"n = {n} <= {self.dense_up_to}"
+        small = min(SPARSE_DENSE_UP_TO, self.dense_up_to) if operator.sparse else self.dense_up_to
+        if n <= small:
+            return Dense(), f"n = {n} <= {small}"
         if count > n // 20 and n <= 20_000:
             return Dense(), f"{count} pairs are more than n/20 = {n // 20}"
-        told = f"n = {n} > {self.dense_up_to}, {count} pairs"
+        told = f"n = {n}, {count} pairs"
         special = operator.solver_choice(n > self.lanczos_up_to, told)
         if special is not None:
             return OF_A_KIND[special[0]], special[1]
         if not operator.sparse or n <= self.lanczos_up_to:
             return Lanczos(), told
-        if operator.smooth is None and n > FILTERED_FROM:
-            return Filtered(), f"a sparse graph without features, n = {n}"
         crowding = operator.crowding()
-        large = n > FILTERED_FROM
-        # On small graphs a coarse grid pays off only if eigenvalues are more crowded.
-        if crowding > (self.crowded if large else 0.3 * self.crowded):
-            return Lanczos(
-                tol=1e-7 if n > FILTERED_FROM else 1e-10
-            ), f"sparse, n = {n}, the next eigenvalue is about {crowding:.1g} below the top"
-        # This keeps the residual, hence the difference between transform and embedding, near 1e-7 whatever the
-        # crowding. The error of eigenvalues is the square of tol. In dimensions above two, where eigenvalues crowd
-        # less, a residual near 1e-6 must do.
-        tol = float(np.clip(8e-9 / crowding, 1e-4 if large and crowding > 1e-3 else 2e-5, 8e-4))
-        return Lobpcg(tol), f"sparse, n = {n}, eigenvalues crowd within {crowding:.1g} of the top"
+        if crowding < self.crowded and operator.preconditioned:
+            # This keeps the residual, hence the difference between transform and embedding, near 1e-7 whatever the
+            # crowding. The error of eigenvalues is the square of tol.
+            tol = float(np.clip(8e-9 / crowding, 2e-5, 8e-4))
+            return Lobpcg(tol), f"sparse, n = {n}, eigenvalues crowd within {crowding:.1g} of the top"
+        why = f"sparse, n = {n}"
+        if operator.smooth is not None:
+            why += f", the next eigenvalue is about {crowding:.1g} below the top"
+        return Filtered(next((tol for most, tol in TOLERANCES if n <= most), None)), why
 
     def instead(self, solver: Solver, operator: Operator) -> list[Solver]:
-        """Return the solvers to try, in order, when ``solver`` fails: with more iterations, then other methods."""
-        chain: list[Solver]
-        if operator.size <= 10_000:
-            chain = [Dense()]
-        elif not operator.preconditioned:
-            chain = [Lanczos(tol=1e-9, max_iterations=3000)]
-        else:
-            chain = [Lobpcg(tol=1e-3, max_iterations=120)] if operator.sparse else []
-            chain += [Lanczos(tol=1e-9, max_iterations=3000), ShiftInvert()]
-        return [other for other in chain if other != solver]
+        """Return the solvers to try, in order, when ``solver`` fails: other methods, then with more iterations."""
+        if operator.size <= DENSE_INSTEAD_UP_TO:
+            return [] if isinstance(solver, Dense) else [Dense()]
+        chain: list[Solver] = []
+        if operator.sparse and operator.preconditioned:
+            chain = [Lobpcg(tol=1e-4), Filtered(tol=1e-3, max_products=MORE_PRODUCTS)]
+            if not isinstance(solver, Lobpcg):
+                return chain
+            return [chain[1], Lobpcg(tol=1e-3, max_iterations=200)]
+        return [other for other in (Lanczos(tol=1e-9, max_iterations=300),) if other != solver]
 
 
 def solve(operator: Operator, solver: Solver, count: int) -> Spectrum:
@@ -124,39 +127,53 @@ def _both_ends(operator: CentredOperator, solver: Solver, count: int) -> Spectru
 
 
 def _try(operator: Operator, solver: Solver, trivial: Array, count: int, why: str) -> tuple[Array, Array, str, str]:
-    """Run a solver, then its fallbacks; if all fail, raise ConvergenceError with the last partial result.
+    """Run a solver, then its fallbacks. If all fail, return the pairs with the largest Ritz values.
 
-    Returns values, vectors, the name of the solver and the reason for it.
+    Returns values, vectors, the name of the solver and the reason for it. Raises ConvergenceError if no solver has an
+    approximation of every pair.
     """
     failures: list[ConvergenceError] = []
+    partial: list[tuple[Array, Array, str]] = []
     for attempt in [solver, *Auto().instead(solver, operator)]:
+        name = type(attempt).__name__.lower()
         try:
             values, vectors = _all_pairs(operator, attempt, trivial, count)
         except ConvergenceError as error:
             failures.append(error)
+            if error.partial is not None and np.shape(error.partial[1]) == (operator.size, count):
+                values, vectors = ritz_pairs(operator, error.partial[1])
+                partial.append((values, vectors, name))
             continue
         if failures:
             why = f"fallback: {failures[0]}"
-        return values, vectors, type(attempt).__name__.lower(), why
+        return values, vectors, name, why
     told = " ".join(str(error) for error in failures)
-    raise ConvergenceError(
-        f"No solver converged. {told} Raise epsilon or n_neighbors, or ask for fewer components.",
-        failures[-1].partial,
-    )
+    if not partial:
+        raise ConvergenceError(
+            f"No solver converged. {told} Raise epsilon or n_neighbors, or ask for fewer components.",
+            failures[-1].partial,
+        )
+    values, vectors, name = max(partial, key=lambda found: float(found[0].sum()))  # Ritz values are never too large
+    return values, vectors, name, f"the best so far: no solver converged. {told}"
 
 
 def _all_pairs(operator: Operator, solver: Solver, trivial: Array, count: int) -> tuple[Array, Array]:
     """Return the largest ``count`` pairs beyond the trivial ones, checked for missed copies of multiple eigenvalues.
 
     The computed pairs are deflated as well and the largest remaining eigenvalue is computed. As long as it belongs
-    among the largest ``count``, its pair is added.
+    among the largest ``count``, its pair is added. A remaining eigenvalue that the solver cannot compute is left out.
     """
     session = solver.start(operator)
     if solver.complete:
         return session.top(trivial, count)
     vectors = _nearly_trivial(operator, trivial, count)
     if vectors.shape[1] < count:
-        more = session.top(np.hstack([trivial, vectors]), count - vectors.shape[1])[1]
+        try:
+            more = session.top(np.hstack([trivial, vectors]), count - vectors.shape[1])[1]
+        except ConvergenceError as error:
+            if error.partial is not None and len(np.atleast_2d(error.partial[1])) == operator.size:
+                error.partial = None, np.hstack([vectors, error.partial[1]])
+            raise
         vectors = np.hstack([vectors, more])
     for _ in range(operator.size):
         values, vectors = ritz_pairs(operator, vectors)
@@ -165,9 +182,13 @@ def _all_pairs(operator: Operator, solver: Solver, trivial: Array, count: int) -
             break
         last = values[:count].min()
         slack = operator.slack(last)
-        if session.top(known, 1, slack / 2)[0][0] <= last + slack:
+        try:
+            if session.top(known, 1, slack / 2)[0][0] <= last + slack:
+                break
+            more = session.top(known, 1)[1]
+        except ConvergenceError:
             break
-        vectors = np.hstack([vectors, session.top(known, 1)[1]])
+        vectors = np.hstack([vectors, more])
     return values[:count], vectors[:, :count]
 
 

@@ -25,6 +25,7 @@ GROWTH = 6.0  # log of the growth of the first pair against the last of the bloc
 DEGREES = (4, 32)  # of the polynomial
 FIRST_DEGREE = 12  # of the polynomial that a random block is multiplied by
 BOUND_STEPS = 12  # Lanczos steps for the lower bound of the spectrum
+SEEN_PRODUCTS = 30  # after which the pace tells whether the rest will do
 ROUGH = 2e-2  # relative residual that suffices to see whether a pair was missed
 TOLERANCES = (5e-4, 8e-4)  # relative residuals for which the absolute one, ``RESIDUAL``, need not be reached
 RESIDUAL = 8e-9  # absolute: the difference between transform and embedding
@@ -46,7 +47,7 @@ class Filtered(Solver):
     """
 
     tol: float | None = None
-    max_products: int = 400  # with the block
+    max_products: int = 250  # with the block
 
     def start(self, operator: Operator) -> Session:
         return _FilteredSession(operator, self.tol, self.max_products)
@@ -100,7 +101,7 @@ class _FilteredSession:
                 if excess <= 1:
                     break
                 cut = max(cut if left < self.max_products else self.low, float(values[-1]))
-                degree = self._degree(cut, values, count, excess, left)
+                degree = self._degree(cut, blocks, values, count, excess, left)
                 blocks.filter(self.low, cut, degree)
                 left -= degree + 1
                 bar.update(degree + 1)
@@ -122,18 +123,18 @@ class _FilteredSession:
         self.spare = None
         return have
 
-    def _degree(self, cut: float, values: Array, count: int, excess: float, left: int) -> int:
+    def _degree(self, cut: float, blocks: _Blocks, values: Array, count: int, excess: float, left: int) -> int:
         """Return the degree of the next polynomial. Raise ConvergenceError if too many products would follow."""
         middle, half = (cut + self.low) / 2, max((cut - self.low) / 2, 1e-12 * self.operator.spread)
         pace = float(np.arccosh(max(1.0, (values[count - 1] - middle) / half)))
         growth = float(np.arccosh(max(1.0, (self.operator.top - middle) / half)))
         degree = int(np.clip(round(GROWTH / max(growth, 1e-9)), *DEGREES))
         degree = min(degree, max(DEGREES[0], int(np.ceil((np.log(excess) + 1) / max(pace, 1e-9)))))
-        if left < degree or (left < 0.8 * self.max_products and np.log(excess) > pace * left):
+        if left < degree or (left < self.max_products - SEEN_PRODUCTS and np.log(excess) > pace * left):
             raise ConvergenceError(
                 f"Filtered subspace iteration is at {excess:.1g} times its tolerance for {count} pairs of a "
                 f"{self.operator.size} x {self.operator.size} operator, with {left} products left.",
-                (values[:count], None),
+                (values[:count], blocks.vectors[:, :count].copy()),
             )
         return degree
 
