@@ -62,11 +62,6 @@ def test_steps_of_relaxation_and_of_a_recurrence(seed):
             stop = 5 if low == 0 else 12
             loop(S.indptr, S.indices, S.data, 1.5, V, R, 0.3, gain, onto, 0.7, out, low, stop)
         np.testing.assert_allclose(out, expected, atol=1e-13)
-    v, u = rng.normal(size=(2, 12))
-    for loop in (csr.three_terms, csr.three_terms.plain):
-        out = np.empty(12)
-        loop(S.indptr, S.indices, S.data, v, u, 2.5, 0.4, 1.0, out, 0, 12)
-        np.testing.assert_allclose(out, 2.5 * (S @ v - 0.4 * v) - u, atol=1e-13)
 
 
 @given(seeds, st.integers(1, 4))

@@ -1,7 +1,7 @@
 """The laws with every switch lowered: sparse graphs, iterative solvers, compiled loops and many blocks at small n.
 
 The clouds of ``test_laws`` have at most 80 rows, below every switch: dense pairs up to 5,000 anchors (3,000 in local
-units), the dense solver up to 1,000, compiled loops from 65,536 entries, filtered Lanczos from 20,000 rows.
+units), the dense solver up to 1,000, compiled loops from 65,536 entries, subspace iteration from 3,000 rows.
 """
 
 import numpy as np
@@ -17,12 +17,12 @@ from outfold.operators import gaussian_pairs
 from outfold.operators.gaussian_pairs import Survey, Way
 from outfold.operators.low_rank import LowRankOperator
 from outfold.operators.operator import CentredOperator, LaplacianOperator, MarkovOperator, ResidualOperator
-from outfold.solvers import Auto, Krylov, Lanczos, Lobpcg, ShiftInvert, lanczos
+from outfold.solvers import Auto, Filtered, Krylov, Lanczos, Lobpcg, ShiftInvert
 from outfold.solvers.shift_invert import RESIDUAL_SHIFT
 
 # A network is trained, not solved. The best extension is one of the others.
 SETTINGS = {name: one for name, one in ALL_METHODS.items() if not name.endswith(("by a network", "by the best"))}
-SOLVER_RESIDUAL = {"lobpcg": 1e-6, "lanczos": 1e-8}  # of sparse graphs, in units of the embedding's size
+SOLVER_RESIDUAL = {"lobpcg": 1e-6, "filtered": 1e-8}  # of sparse graphs, in units of the embedding's size
 LAWS = [
     laws.test_transform_of_any_part_of_the_training_set_equals_fit_transform,
     laws.test_the_extension_passes_through_the_spectral_embedding,
@@ -45,12 +45,13 @@ def switched(request, monkeypatch):
         return AllPairs(self.local) if mode == "dense" else Union(8, local=self.local)
 
     def solver(self, operator, count):
+        markov = Lobpcg(1e-6) if mode == "crowded" else Filtered(1e-9)
         solvers = {
             ResidualOperator: ShiftInvert(RESIDUAL_SHIFT),
             LaplacianOperator: Lobpcg(1e-6) if operator.sparse else ShiftInvert(),
             CentredOperator: Krylov(),
             LowRankOperator: Krylov(),
-            MarkovOperator: Lobpcg(1e-6) if operator.sparse and mode == "crowded" else Lanczos(),
+            MarkovOperator: markov if operator.sparse else Lanczos(),
         }
         return next(found for kind, found in solvers.items() if isinstance(operator, kind)), "a test"
 
@@ -61,7 +62,6 @@ def switched(request, monkeypatch):
     monkeypatch.setattr(Auto, "choose", solver)
     for module in (elementwise, distances):
         monkeypatch.setattr(module, "COMPILED_FROM", 1)
-    monkeypatch.setattr(lanczos, "FILTERED_FROM", 10)
     monkeypatch.setattr(threads, "BLOCK_ENTRIES", 16)  # blocks of 16 rows, the fewest
     monkeypatch.setattr(laws, "tolerance", _tolerance)
     return mode
@@ -91,6 +91,6 @@ def test_the_switches_are_low(switched):
     words = {"dense": "all pairs", "low rank": "kernel of low rank"}
     assert words.get(switched, "weights of at least") in plain.edges
     assert ("kernel of low rank" in plain.edges) == (plain.solver == "krylov") == (switched == "low rank")
-    assert local.solver == ("lobpcg" if switched == "crowded" else "lanczos")
+    assert local.solver == {"crowded": "lobpcg", "dense": "lanczos"}.get(switched, "filtered")
     assert ("union of 8" in local.edges) == (switched != "dense")
     assert len(threads.row_blocks(60, 60)) == 4

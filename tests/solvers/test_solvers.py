@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from outfold import DiffusionMaps, LaplacianEigenmaps, datasets, solvers
-from outfold.solvers import lanczos as solvers_lanczos
 
 
-@pytest.mark.parametrize("solver", ["lanczos", "shift_invert", "lobpcg"])
+@pytest.mark.parametrize("solver", ["lanczos", "shift_invert", "lobpcg", solvers.Filtered(1e-5)], ids=str)
 @pytest.mark.parametrize(
     "method",
     [DiffusionMaps(6, n_neighbors=16), LaplacianEigenmaps(6, n_neighbors=16, laplacian="unnormalized")],
@@ -18,16 +17,16 @@ def test_sparse_solvers_agree_with_lapack(solver, method):
     dense = method.set_params(solver="dense").fit(sheet)
     values, embedding = dense.eigenvalues_, dense.embedding_
     sparse = method.set_params(solver=solver).fit(sheet)
-    assert sparse.report_.solver == solver.replace("_", "")
+    name = solver if isinstance(solver, str) else "filtered"
+    assert sparse.report_.solver == name.replace("_", "")
     gone = 1 - values if isinstance(method, DiffusionMaps) else values
     np.testing.assert_allclose(sparse.eigenvalues_, values, atol=1e-8 * gone.max())
     np.testing.assert_allclose(sparse.embedding_, embedding, atol=1e-3)
     assert sparse.report_.residual < 2e-5
 
 
-@pytest.mark.parametrize("solver", [solvers.Lobpcg(), solvers.Lanczos(tol=1e-5)], ids=["lobpcg", "filtered lanczos"])
-def test_n_jobs_changes_no_more_than_the_rounding_of_a_sparse_fit(solver, monkeypatch):
-    monkeypatch.setattr(solvers_lanczos, "FILTERED_FROM", 1000)
+@pytest.mark.parametrize("solver", [solvers.Lobpcg(), solvers.Filtered(tol=1e-5)], ids=["lobpcg", "filtered"])
+def test_n_jobs_changes_no_more_than_the_rounding_of_a_sparse_fit(solver):
     X = datasets.s_curve(9000, random_state=0)[0]
     one, *others = (DiffusionMaps(5, n_neighbors=12, solver=solver, n_jobs=j).fit(X) for j in (1, 2, 3))
     gap = -np.diff(one.eigenvalues_, prepend=1.0).max()

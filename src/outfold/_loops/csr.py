@@ -203,26 +203,6 @@ def smooth(
                 at[q] = k * v[q] + g * (r[q] + at[q]) + add * o[q]
 
 
-@loop_with(FUSED)
-def three_terms(
-    indptr: Array, indices: Array, data: Array, v: Array, u: Array, scale: float, middle: float, minus: float,
-    out: Array, start: int, stop: int,
-) -> None:  # fmt: skip
-    """out = scale (S v - middle v) - minus u in rows start..stop: a step of a recurrence of orthogonal polynomials."""
-    for i in range(start, stop):
-        a = b = c = d = 0.0  # four independent sums: with one, each addition waits for the last
-        last = indptr[i + 1]
-        four = last - (last - indptr[i]) % 4
-        for p in range(indptr[i], four, 4):
-            a += data[p] * v[indices[p]]
-            b += data[p + 1] * v[indices[p + 1]]
-            c += data[p + 2] * v[indices[p + 2]]
-            d += data[p + 3] * v[indices[p + 3]]
-        for p in range(four, last):
-            a += data[p] * v[indices[p]]
-        out[i] = scale * ((a + b) + (c + d) - middle * v[i]) - minus * u[i]
-
-
 @Loop
 def largest_in_rows(indptr: Array, values: Array, keep: int, sums: Array, start: int, stop: int) -> None:
     """Set all but the ``keep`` largest values of each row to 0 and scale the rest to the row's sum, in place."""

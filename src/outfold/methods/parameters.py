@@ -30,7 +30,7 @@ from ..solvers import Solver, shift_invert
 
 ON_FAR = ("warn", "nan", "raise", "nearest")
 EPSILON_RULES = ("auto", "median", "neighbor", "slope", "percentile", "cut_off")
-MARKOV_SOLVERS = ("auto", "dense", "lanczos", "shift_invert", "lobpcg")
+MARKOV_SOLVERS = ("auto", "dense", "lanczos", "filtered", "shift_invert", "lobpcg")
 CENTRED_SOLVERS = ("auto", "dense", "lanczos", "krylov")
 RESIDUAL_SOLVERS = ("auto", "dense", "shift_invert", "lanczos")
 SELF_TUNING_NEIGHBORS = 15  # of kernel="self_tuning", if the caller gives no number
@@ -261,6 +261,7 @@ def solver(value: SolverChoice, among: Sequence[str] = MARKOV_SOLVERS) -> Solver
         "auto": solvers.Auto(),
         "dense": solvers.Dense(),
         "lanczos": solvers.Lanczos(),
+        "filtered": solvers.Filtered(),
         "shift_invert": solvers.ShiftInvert(),
         "lobpcg": solvers.Lobpcg(),
         "krylov": solvers.Krylov(),

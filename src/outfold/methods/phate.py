@@ -53,7 +53,7 @@ class PHATE(SpectralMethod):
     symmetrize : "auto", "mean", "union", "mutual" or "error"
         How a precomputed matrix that is not symmetric becomes so: :func:`outfold.graphs.symmetrize`. "auto": a sparse
         one by "union", an edge in either direction; a dense one is refused, as "error" refuses both.
-    solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
+    solver : "auto", "dense", "lanczos", "filtered", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
         For the eigenvalues of P, which the report shows; coordinates do not depend on it.
 
     Attributes

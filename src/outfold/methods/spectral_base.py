@@ -68,7 +68,7 @@ class SpectralMethod(SpectralEstimator):
         "net" (needs PyTorch), fitted to the anchors; or by the one with the least error on held-out rows ("auto").
     inverse : "auto" or any of these but the first and "least_squares"
         The extension from coordinates to features that ``inverse_transform`` uses.
-    solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
+    solver : "auto", "dense", "lanczos", "filtered", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
     """
 
     n_components: Components = field(default=2, kw_only=False)
@@ -167,7 +167,7 @@ class AffinityMethod(SpectralMethod):
         False: a sample is not its own neighbour. Degrees and walk leave out one copy of each sample (a weight of 3
         counts as two copies beside it; of weights below 1, the least is left out). For kernels "gaussian",
         "cosine", "self_tuning" and "continuous_knn".
-    solver : "auto", "dense", "lanczos", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
+    solver : "auto", "dense", "lanczos", "filtered", "shift_invert", "lobpcg" or a solver of :mod:`outfold.solvers`
         ``LowRank()`` with landmarks solves the operator of all rows by a low-rank kernel through the landmarks
         (Gaussian kernel, n_neighbors "auto" or None, components "warn" or "error").
     """

@@ -268,7 +268,6 @@ class CosineOperator(MarkovOperator):
     labels: Array  # component of each feature
     degrees: Array  # g
 
-    filterable: ClassVar[bool] = False
     preconditioned: ClassVar[bool] = False
 
     @property
@@ -338,7 +337,6 @@ class FeatureOperator(MarkovOperator):
     readout: Array | None  # rows of the anchors: sqrt(total) u / u g
     whole_trace: float
 
-    filterable: ClassVar[bool] = False
     preconditioned: ClassVar[bool] = False
 
     @property

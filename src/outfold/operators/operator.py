@@ -90,7 +90,6 @@ class Operator:
 
     both_ends: ClassVar[bool] = False  # the eigenvalues largest in magnitude are wanted, whatever their sign
     near: ClassVar[float] = 1e-8  # eigenvalues closer than this to ``top``, relative to ``spread``, equal it
-    filterable: ClassVar[bool] = False  # a Chebyshev filter may take the place of plain Lanczos
     rounding: ClassVar[float] = 0.0  # eigenvalues of this size are rounding of the kernel from which the matrix is made
     preconditioned: ClassVar[bool] = True  # LOBPCG and shift-invert may stand in for a solver that fails
 
@@ -217,7 +216,6 @@ class MarkovOperator(Operator):
     pace: Array | None = None  # 1 - probability of staying, per anchor; None if no anchor waits
     # The weight of one copy of the anchor in its row, relative to the degree; None: the walk may stay where it is.
     own: Array | None = None
-    filterable: ClassVar[bool] = True
 
     def trace(self) -> float:
         return float(self.diagonal().sum())

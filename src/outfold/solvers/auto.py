@@ -81,15 +81,15 @@ class Auto(Solver):
 
     def instead(self, solver: Solver, operator: Operator) -> list[Solver]:
         """Return the solvers to try, in order, when ``solver`` fails: other methods, then with more iterations."""
-        if operator.size <= DENSE_INSTEAD_UP_TO:
-            return [] if isinstance(solver, Dense) else [Dense()]
-        chain: list[Solver] = []
-        if operator.sparse and operator.preconditioned:
-            chain = [Lobpcg(tol=1e-4), Filtered(tol=1e-3, max_products=MORE_PRODUCTS)]
-            if not isinstance(solver, Lobpcg):
-                return chain
-            return [chain[1], Lobpcg(tol=1e-3, max_iterations=200)]
-        return [other for other in (Lanczos(tol=1e-9, max_iterations=300),) if other != solver]
+        last: list[Solver] = [Dense()] if operator.size <= DENSE_INSTEAD_UP_TO else []
+        if last and operator.size <= LANCZOS_UP_TO:
+            return last
+        patient = Filtered(tol=1e-3, max_products=MORE_PRODUCTS)
+        if not operator.sparse or not operator.preconditioned:
+            return [Lanczos(tol=1e-9), *last]
+        if isinstance(solver, Lobpcg):
+            return [patient, Lobpcg(tol=1e-3, max_iterations=200), *last]
+        return [Lobpcg(tol=1e-4), patient, *last]
 
 
 def solve(operator: Operator, solver: Solver, count: int) -> Spectrum:
