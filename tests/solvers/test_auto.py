@@ -10,6 +10,7 @@ from scipy.sparse import block_diag, csr_array, diags_array, eye_array, kron, ra
 from catalogue import quietly
 from outfold import DiffusionMaps, LaplacianEigenmaps, datasets, solvers
 from outfold.exceptions import ConvergenceError, SpectrumWarning
+from outfold.operators.operator import MarkovOperator
 from outfold.solvers import Solver
 
 X = np.random.default_rng(0).normal(size=(300, 3))
@@ -137,6 +138,22 @@ def test_hard_graphs_are_solved(name, solver, monkeypatch):
     assert model.report_.residual < 1e-2
     # an eigenvalue errs by the square of its residual over the gap, at most by the residual
     np.testing.assert_allclose(found, wanted, rtol=1e-2, atol=1e-13)
+
+
+def test_the_report_counts_the_products_of_the_matrix_with_a_vector(monkeypatch):
+    columns = []
+    plain = MarkovOperator.matmat
+
+    def counted(self, V, out=None):
+        columns.append(V.shape[1])
+        return plain(self, V, out)
+
+    monkeypatch.setattr(MarkovOperator, "matmat", counted)
+    for solver in ("dense", "lanczos", "filtered"):
+        columns.clear()
+        report = DiffusionMaps(3, solver=solver).fit(X).report_
+        assert report.products == sum(columns) > 0
+        assert f"; {report.products} products;" in str(report)
 
 
 def test_if_nothing_converges_the_best_pairs_are_returned_with_a_warning(monkeypatch):

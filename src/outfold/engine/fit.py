@@ -373,6 +373,7 @@ def report_on(
         dimension=problem.bandwidth.dimension,
         solver=spectrum.solver,
         solver_why=spectrum.why,
+        products=spectrum.products,
         n_components=len(kept),
         components=operator.parts.count,
         component_sizes=tuple(int(s) for s in np.sort(operator.parts.sizes)[::-1][:20]),

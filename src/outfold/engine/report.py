@@ -63,6 +63,7 @@ class Report:
     ]  #: how much the row rule magnifies rounding, at least 1 (max lambda^(t-1) for diffusion)
     extension_gap: Annotated[float, FREE]  #: largest ``|transform - spectral embedding|`` over a sample of the anchors
     features: str = ""  #: how features were used, and the range of their standard deviations; "" if they do not matter
+    products: int = 0  #: products of the matrix with a vector, of which the solver made its answer and checked it
     extension: str = "nystrom"
     candidates: tuple[Any, ...] = field(default=(), repr=False)  #: extensions that "auto" compared, best first
     warnings: tuple[str, ...] = field(default=())
@@ -84,7 +85,8 @@ class Report:
             ),
             (
                 "solver",
-                f"{self.solver}: {self.solver_why}; residual {self.residual:.1e} of the distance to trivial",
+                f"{self.solver}: {self.solver_why}; {self.products} products; residual {self.residual:.1e} of the "
+                "distance to trivial",
             ),
             (
                 "extension",

@@ -275,6 +275,7 @@ class CosineOperator(MarkovOperator):
         return False
 
     def matmat(self, V: Array, out: Array | None = None) -> Array:
+        self.products.count += V.shape[1]
         image: Array = self.factor[:, None] * _multiply(self.rows, self._there(V), self.runner)
         if self.left_out is not None:
             image -= self.left_out[:, None] * V
@@ -348,6 +349,7 @@ class FeatureOperator(MarkovOperator):
         return False
 
     def matmat(self, V: Array, out: Array | None = None) -> Array:
+        self.products.count += V.shape[1]
         product: Array = self.matrix @ V if isinstance(self.matrix, np.ndarray) else self.matrix.product(V)
         return product
 

@@ -70,6 +70,13 @@ def put_rows(measured: Sparse, empty: Array, others: Sparse) -> Sparse:
     return result
 
 
+class Products:
+    """A count of the products of a matrix with vectors: what an iterative solver costs."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Operator:
     """A symmetric matrix whose largest eigenpairs are wanted, with its exact trivial eigenpairs.
@@ -87,6 +94,7 @@ class Operator:
     smooth: Array | None = None  # (n, few): smooth functions, see `crowding`
     guess: Array | None = None  # (n, few): approximate eigenvectors, from which a solver may start
     square_root: Sparse | None = field(default=None, repr=False)  # B, if S = B B' and products through B are quicker
+    products: Products = field(default_factory=Products, repr=False, compare=False)
 
     both_ends: ClassVar[bool] = False  # the eigenvalues largest in magnitude are wanted, whatever their sign
     near: ClassVar[float] = 1e-8  # eigenvalues closer than this to ``top``, relative to ``spread``, equal it
@@ -103,6 +111,7 @@ class Operator:
 
     def matmat(self, V: Array, out: Array | None = None) -> Array:
         """Return S V, in ``out`` if there is one (fresh memory costs as much as a product)."""
+        self.products.count += V.shape[1]
         if self.square_root is None:
             return self._times(self.matrix, V, out)
         return self._times(self.square_root, self._times(self._transposed_root, V), out)

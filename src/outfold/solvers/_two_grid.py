@@ -192,6 +192,7 @@ class TwoGrid:
         self, V: Array, R: Array, keep: np.float32, gain: Array, onto: Array, add: np.float32, out: Array
     ) -> Array:
         """Return ``out`` = keep V + gain (R - A V) + add onto."""
+        self.operator.products.count += V.shape[1]
         S, top = self.single, np.float32(self.operator.top)
 
         def fill(block: slice) -> None:

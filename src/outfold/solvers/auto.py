@@ -96,7 +96,7 @@ def solve(operator: Operator, solver: Solver, count: int) -> Spectrum:
     """Return the ``count`` largest eigenpairs with their residuals, the trivial ones first."""
     if isinstance(operator, CentredOperator) and operator.both_ends:
         return _both_ends(operator, solver, count)
-    trivial = operator.trivial(count)
+    before, trivial = operator.products.count, operator.trivial(count)
     exact = trivial.shape[1]
     values, vectors = np.full(exact, operator.top), trivial
     name, why = "none", "all wanted pairs are contrasts between components"
@@ -107,7 +107,15 @@ def solve(operator: Operator, solver: Solver, count: int) -> Spectrum:
         found, found_vectors, name, why = _try(operator, chosen, trivial, count - exact, why)
         values, vectors = np.append(values, found), np.hstack([trivial, found_vectors])
     residuals = np.linalg.norm(operator.matmat(vectors) - vectors * values, axis=0)
-    return Spectrum(values=values, vectors=vectors, trivial=exact, residuals=residuals, solver=name, why=why)
+    return Spectrum(
+        values=values,
+        vectors=vectors,
+        trivial=exact,
+        residuals=residuals,
+        solver=name,
+        why=why,
+        products=operator.products.count - before,
+    )
 
 
 def _both_ends(operator: CentredOperator, solver: Solver, count: int) -> Spectrum:

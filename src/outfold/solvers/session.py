@@ -25,6 +25,7 @@ class Spectrum:
     residuals: Array  #: ``|S v - lambda v|``
     solver: str
     why: str  #: reason for the choice of the solver
+    products: int  #: products of the matrix with a vector
 
 
 class Session(Protocol):
