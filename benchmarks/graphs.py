@@ -32,27 +32,27 @@ def clusters(n, seed=0):
 
 
 def nearest(X, k=15, local=False):
-    """Gaussian affinities to the k nearest neighbours, by faiss: directed, without the nodes themselves.
+    """Gaussian affinities to the k nearest neighbours: directed, without the nodes themselves.
 
     The bandwidth is one for all, or local: of both ends, the root mean square of the distances to their neighbours.
     """
-    import faiss
+    from outfold import neighbors
+    from outfold._runtime.threads import Threads
+    from outfold.distances import Distances
 
-    X, (n, features) = X.astype(np.float32), X.shape
-    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(features), features, int(np.sqrt(n)))
-    index.train(X[:200_000])
-    index.add(X)
-    index.nprobe = 8
-    squared, found = (part[:, 1:] for part in index.search(X, k + 1))
-    there = found >= 0  # cells with too few rows give fewer
-    squared, starts = np.maximum(squared, 0), np.append(0, there.sum(axis=1).cumsum())
-    scale = np.median(squared[there & (squared > 0)])
+    n, runner = len(X), Threads()
+    lists = neighbors.build(Distances(np.ascontiguousarray(X)), "auto", runner).closest(X, k + 1, runner)
+    rows = lists.rows()
+    lists = lists.select(lists.index != rows)
+    place = np.arange(len(lists.index)) - np.repeat(lists.ptr[:-1], np.diff(lists.ptr))
+    lists = lists.select(place < k)  # of neighbours at equal distances, the first
+    squared, found, starts = lists.squared, lists.index, lists.ptr
+    scale = np.median(squared[squared > 0])
     if local:
-        own = np.sqrt(np.mean(squared, axis=1, where=there))
+        own = np.sqrt(np.add.reduceat(squared, starts[:-1]) / np.diff(starts))
         own = np.maximum(own, own[own > 0].min())  # copies
-        scale = (own[:, None] * own[found])[there]
-    weights = np.exp(-squared[there] / (2 * scale))
-    return csr_matrix((weights.astype(float), found[there], starts), shape=(n, n))
+        scale = own[lists.rows()] * own[found]
+    return csr_matrix((np.exp(-squared / (2 * scale)), found, starts), shape=(n, n))
 
 
 def neighbor_graph(n, k=15):

@@ -19,6 +19,8 @@ PACKAGES = {  # library: what its environment holds; Outfold runs in the interpr
     "snapatac2": ["snapatac2"],
     "pynndescent": ["pynndescent"],
     "faiss-cpu": ["faiss-cpu", "scikit-learn"],
+    "hnswlib": ["hnswlib"],
+    "usearch": ["usearch"],
 }
 TABLES = {"palmerpenguins": ["palmerpenguins"]}  # packages that hold data
 

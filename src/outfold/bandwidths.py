@@ -50,8 +50,8 @@ class PairStatistics(Protocol):
             ...
 
         @property
-        def approximation(self) -> str:
-            """What to add to the description of a graph: nothing if neighbours are exact."""
+        def recall(self) -> float | None:
+            """Share of the nearest anchors that are found, from a sample; None: all are, NaN: nobody has checked."""
             ...
 
     def radius(self, k: float) -> float:

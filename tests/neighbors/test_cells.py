@@ -156,6 +156,7 @@ def test_the_laws_hold_through_cells(tmp_path):
     model = quietly(DiffusionMaps(3).fit, points)
     assert isinstance(build(Metric().fit(points), "auto"), Cells)
     assert "found approximately: 9" in model.report_.edges
+    assert 0.9 < model.report_.recall < 1
     assert model.report_.extension_gap == 0
     part = np.random.default_rng(0).permutation(2000)[:300]
     np.testing.assert_allclose(model.transform(points[part]), model.embedding_[part], atol=1e-10)
@@ -164,6 +165,7 @@ def test_the_laws_hold_through_cells(tmp_path):
     model.save(tmp_path / "model.outfold")
     again = load(tmp_path / "model.outfold")
     np.testing.assert_array_equal(quietly(again.transform, new), moved)
+    assert again.report_.recall == model.report_.recall
 
 
 def test_a_union_graph_takes_its_reverse_edges_from_the_cells(monkeypatch):

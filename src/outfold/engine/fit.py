@@ -367,6 +367,7 @@ def report_on(
         n_features=rows.shape[1],
         n_anchors=len(problem.order),
         edges=problem.edges,
+        recall=problem.recall,
         degree=problem.degree,
         epsilon=problem.bandwidth.epsilon,
         bandwidth=problem.bandwidth.how,

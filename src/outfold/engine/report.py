@@ -72,6 +72,9 @@ class Report:
     #: After each selected eigenpair, how much farther from the trivial eigenvalue the next pair is, relative to the
     #: nearer of the two. Coordinates turn into each other where that is small. NaN if the next was not computed.
     relative_gaps: Annotated[tuple[float, ...], FREE] = field(default=(), repr=False)
+    #: Share of the 15 nearest neighbours that an approximate search finds, from a sample of anchors searched exactly.
+    #: None if the search is exact, NaN if it is a transformer's, which nobody has checked.
+    recall: Annotated[float | None, FREE] = None
 
     def __str__(self) -> str:
         sizes = ", ".join(map(str, self.component_sizes[:5])) + (", ..." if self.components > 5 else "")

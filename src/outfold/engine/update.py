@@ -352,6 +352,7 @@ def _problem(
         rule=normalization.rule(operator, passes.geometry, passes.kernel),
         reference=reference,
         edges=old.report.edges,
+        recall=old.report.recall,
         degree=degree,
         bandwidth=passes.kernel.bandwidth,
         gathered=gathered,

@@ -175,7 +175,7 @@ class GivenStatistics(PairStatistics):
     measure: Array
     runner: Threads
     widest: float = np.inf
-    approximation: str = ""
+    recall: ClassVar[None] = None
 
     @property
     def total(self) -> float:

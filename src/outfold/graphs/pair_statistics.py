@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class DenseStatistics(PairStatistics):
     measure: Array
     counts: Array | None = None  # how much each anchor counts as a neighbour; None: by its measure
     widest: float = np.inf  # number of neighbours in the graph
-    approximation: str = ""  # all pairs are in the table
+    recall: ClassVar[None] = None  # all pairs are in the table
 
     @property
     def total(self) -> float:
@@ -69,8 +70,8 @@ class SearchStatistics(PairStatistics):
         return self.search.distances
 
     @property
-    def approximation(self) -> str:
-        return self.search.approximation()
+    def recall(self) -> float | None:
+        return self.search.recall
 
     @cached_property
     def _distinct(self) -> tuple[Array, Array]:

@@ -2,6 +2,6 @@
 
 from .choice import build
 from .lists import Lists
-from .search import Reaches, Search
+from .search import Reaches, Search, approximation
 
-__all__ = ["Lists", "Reaches", "Search", "build"]
+__all__ = ["Lists", "Reaches", "Search", "approximation", "build"]

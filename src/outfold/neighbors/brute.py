@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class Brute(Search):
 
     distances: Annotated[SearchedDistances, Axes("n d")]
     exact: bool = True
+    recall: ClassVar[None] = None
 
     @property
     def row_entries(self) -> int:

@@ -28,12 +28,11 @@ from .._runtime.typing import WHOLE, Array, Axes, Index, Interval
 from ..distances import Distances
 from .brute import Brute
 from .lists import Lists, nearest_first
-from .search import Reaches, Search
+from .search import RECALLED, Reaches, Search
 
 CELLS_PER_ROOT = 1.5  # cells, relative to the square root of the number of anchors
 ROWS_PER_CELL, ROUNDS = 24, 6  # of k-means: rows of its sample for each cell, and iterations
 AIMED = 0.98  # share of the nearest neighbours that the searched cells should hold
-RECALLED = 15  # neighbours whose recall is reported
 CHECKED = 160  # anchors in each of the two samples
 SPARE = 12  # anchors beyond those wanted that are selected in single precision
 ROWS_AT_ONCE = 1 << 17
@@ -67,9 +66,6 @@ class Cells(Search):
         probes = min(len(centres), max(2, int(np.quantile(chosen, AIMED, method="higher")) + 1))
         recall = float((checked < probes).mean())
         return cls(distances=distances, centres=centres, members=members, sizes=sizes, probes=probes, recall=recall)
-
-    def approximation(self) -> str:
-        return f", found approximately: {self.recall:.1%} of the {RECALLED} nearest"
 
     @cached_property
     def _ends(self) -> Array:

@@ -21,6 +21,7 @@ class GivenLists(Search):
 
     distances: Annotated[GivenNeighbors, Axes("n d")]
     exact: bool = True
+    recall: ClassVar[None] = None
     row_entries: ClassVar[int] = 64
 
     def closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None = None) -> Lists:

@@ -11,6 +11,15 @@ from .._runtime.typing import Array
 from ..distances import SearchedDistances
 from .lists import Lists
 
+RECALLED = 15  # neighbours whose recall is reported
+
+
+def approximation(recall: float | None) -> str:
+    """Return what to add to the description of a graph: nothing if neighbours are exact (None)."""
+    if recall is None:
+        return ""
+    return ", found approximately" + ("" if np.isnan(recall) else f": {recall:.1%} of the {RECALLED} nearest")
+
 
 class Reaches(NamedTuple):
     """The reach of each anchor, in the form that the search which made it takes."""
@@ -30,6 +39,11 @@ class Search(Protocol):
 
         @property
         def exact(self) -> bool: ...
+
+        @property
+        def recall(self) -> float | None:
+            """Share of the nearest anchors that are found, from a sample; None: all are, NaN: nobody has checked."""
+            ...
 
         @property
         def row_entries(self) -> int:
@@ -54,10 +68,6 @@ class Search(Protocol):
     def arrange(self, Z: Array, runner: Threads) -> Array:
         """Return an order of the rows in which close rows are adjacent, if the search has one; else 0, 1, 2, ..."""
         return np.arange(len(Z))
-
-    def approximation(self) -> str:
-        """What to add to the description of a graph: nothing if neighbours are exact."""
-        return "" if self.exact else ", found approximately"
 
     def complete(self) -> bool:
         """Return whether ``closest`` returns every anchor that a row can reach, whatever their number."""

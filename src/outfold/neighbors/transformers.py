@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Protocol, Self
+from typing import Annotated, ClassVar, Protocol, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -35,6 +35,7 @@ class Proposed(Search):
     distances: Annotated[SearchedDistances, Axes("n d")]
     source: Annotated[TransformerIndex, CACHE] = field(repr=False)
     exact: bool = False
+    recall: ClassVar[float] = float("nan")
 
     @cached_property
     def _brute(self) -> Brute:

@@ -30,6 +30,7 @@ class Tree(Search):
 
     distances: Annotated[SearchedDistances, Axes("n d")]
     exact: bool = True
+    recall: ClassVar[None] = None
     row_entries: ClassVar[int] = 64
 
     @cached_property

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 from scipy.sparse import csr_array
 
+from .. import neighbors
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array
 from ..bandwidths import Fixed, PairStatistics
@@ -94,7 +95,7 @@ class Affinities(Eigenproblem):
         survey = self._survey(anchors, counts, runner)
         kernel = self.kernel.fit(survey)
         graph = self.edges.draw(survey, kernel, runner)
-        approximation = survey.approximation
+        recall = survey.recall
         del survey
         graph, operator, rule, reference, degree = self._operator(graph, kernel, anchors, runner)
         if operator.parts.count > 1 and self.components != "warn":
@@ -111,7 +112,8 @@ class Affinities(Eigenproblem):
             rule=rule,
             reference=reference,
             columns=anchors.index if self.given else None,
-            edges=self._describe(graph) + approximation,
+            edges=self._describe(graph) + neighbors.approximation(recall),
+            recall=recall,
             degree=degree,
             bandwidth=kernel.bandwidth,
             notes=cut_notes(self.kernel, kernel, graph, runner),

@@ -245,7 +245,8 @@ class Geodesic(Eigenproblem):
             rule=CentredRule.of(operator, geometry),
             reference=reference,
             columns=nodes.index if self.given else None,
-            edges=f"paths along the {self._describe(graph)}" + search.approximation(),
+            edges=f"paths along the {self._describe(graph)}" + neighbors.approximation(search.recall),
+            recall=search.recall,
             degree=lengths.nnz / len(nodes.measure),
             notes=notes,
         )

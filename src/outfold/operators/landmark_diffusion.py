@@ -147,9 +147,9 @@ class LandmarkDiffusion(Eigenproblem):
         chosen = isinstance(self.edges, DenseOrNearest) or self.chosen
         anchors = along_the_tree(anchors, self.metric)
         if self.given:
-            edges, geometry, kernel, approximation = self._given_geometry(rows, anchors, measure, runner)
+            edges, geometry, kernel, recall = self._given_geometry(rows, anchors, measure, runner)
         else:
-            edges, geometry, kernel, approximation = self.fit_geometry(anchors.points, runner)
+            edges, geometry, kernel, recall = self.fit_geometry(anchors.points, runner)
         passes = self.passes(rows, measure, geometry, kernel, runner)
         seen, reference, degree = passes.first()
         some = seen > LEAST_SEEN * seen.max()
@@ -189,7 +189,8 @@ class LandmarkDiffusion(Eigenproblem):
             normalization=self.normalization,
             rule=self.normalization.rule(operator, geometry, kernel),
             reference=reference,
-            edges=self._describe_choice(edges, geometry, chosen) + approximation,
+            edges=self._describe_choice(edges, geometry, chosen) + neighbors.approximation(recall),
+            recall=recall,
             degree=degree,
             bandwidth=_bandwidth_of(geometry, kernel),
             notes=self._lost_rows(passes.lost, len(rows), edges, geometry),
@@ -197,10 +198,10 @@ class LandmarkDiffusion(Eigenproblem):
             gathered=gathered,
         )
 
-    def fit_geometry(self, points: Array, runner: Threads) -> tuple[EdgeRule, Geometry, FittedKernel, str]:
+    def fit_geometry(self, points: Array, runner: Threads) -> tuple[EdgeRule, Geometry, FittedKernel, float | None]:
         """Fit the kernel to the landmarks.
 
-        Returns the edge rule, the geometry, the kernel, and what the description adds if the search is not exact.
+        Returns the edge rule, the geometry, the kernel, and the recall of the search.
         """
         edges = self.choose_edges(len(points))
         if edges.neighbors > len(points):
@@ -215,14 +216,14 @@ class LandmarkDiffusion(Eigenproblem):
         kernel = self.kernel.fit(survey) if isinstance(self.kernel, Kernel) else self.kernel
         if isinstance(survey, SearchStatistics) and isinstance(edges, Union):
             if edges.local is None:
-                return edges, NearestLandmarks(search=survey.search, k=edges.neighbors), kernel, survey.approximation
+                return edges, NearestLandmarks(search=survey.search, k=edges.neighbors), kernel, survey.recall
             geometry = NearestLandmarks.in_local_units(survey.search, edges.neighbors, edges.local, runner)
-            return edges, geometry, kernel, survey.approximation
-        return edges, edges.draw(survey, kernel, runner).without_caches(), kernel, survey.approximation
+            return edges, geometry, kernel, survey.recall
+        return edges, edges.draw(survey, kernel, runner).without_caches(), kernel, survey.recall
 
     def _given_geometry(
         self, rows: Source, anchors: Anchors, measure: Array, runner: Threads
-    ) -> tuple[EdgeRule, Geometry, FittedKernel, str]:
+    ) -> tuple[EdgeRule, Geometry, FittedKernel, float | None]:
         """Fit the kernel to precomputed rows. Returns what ``fit_geometry`` does."""
         columns, edges = columns_of(anchors), self.choose_edges(len(anchors.points))
         if edges.neighbors > len(columns):
@@ -232,7 +233,7 @@ class LandmarkDiffusion(Eigenproblem):
         )
         kernel: FittedKernel
         if isinstance(self.kernel, Affinity):
-            return edges, geometry, self.kernel, ""
+            return edges, geometry, self.kernel, None
         if isinstance(self.kernel, Kernel):
             widest = float(edges.neighbors or np.inf)
             kernel = self.kernel.fit(RowStatistics.of(rows, measure, geometry, widest, runner))
@@ -243,7 +244,7 @@ class LandmarkDiffusion(Eigenproblem):
             geometry = replace(geometry, radius=float(edges.radius))
         if isinstance(edges, Threshold):
             geometry = replace(geometry, radius=kernel.reach(edges.eta))
-        return edges, geometry, kernel, ""
+        return edges, geometry, kernel, None
 
     def choose_edges(self, landmarks: int) -> EdgeRule:
         """Return the edge rule for this number of landmarks."""
@@ -252,14 +253,16 @@ class LandmarkDiffusion(Eigenproblem):
             return replace(edges, k=min(edges.k, max(2, landmarks // 2)))
         return edges
 
-    def _local_geometry(self, points: Array, edges: Union, runner: Threads) -> tuple[NearestAnchors, FittedKernel, str]:
-        """Return the geometry in local units, the kernel, and what to add if the search is not exact."""
+    def _local_geometry(
+        self, points: Array, edges: Union, runner: Threads
+    ) -> tuple[NearestAnchors, FittedKernel, float | None]:
+        """Return the geometry in local units, the kernel, and the recall of the search."""
         assert isinstance(self.metric, Metric)
         search, ones = neighbors.build(self.metric.fit(points), edges.search, runner), np.ones(len(points))
         epsilon, how = self.kernel_width, f"local scale: root mean square distance to {edges.k} landmarks"
         geometry, shared, _ = NearestAnchors.fit(search, ones, edges.k, edges.k, runner, epsilon=epsilon, tapers=True)
         dimension = dimension_of_lists(shared.lists, ones, edges.k)
-        return geometry, GaussianKernel(Bandwidth(epsilon, how, dimension)), search.approximation()
+        return geometry, GaussianKernel(Bandwidth(epsilon, how, dimension)), search.recall
 
     @property
     def kernel_width(self) -> float:

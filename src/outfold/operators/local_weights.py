@@ -221,7 +221,8 @@ class LocalWeights(Eigenproblem):
             normalization=Residual(self.k),
             rule=BarycentricRule(search=search, k=self.k, reg=self.reg, nearness=nearness, counts=counts),
             reference=reference,
-            edges=f"{self.k} nearest neighbours" + search.approximation(),
+            edges=f"{self.k} nearest neighbours" + neighbors.approximation(search.recall),
+            recall=search.recall,
             degree=W.nnz / n,
         )
 

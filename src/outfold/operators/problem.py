@@ -284,6 +284,7 @@ class BuiltProblem:
     columns: Array | None = None  # columns of a precomputed matrix that the row rule reads; None: rows are features
     edges: str  # description of the edges, for the report
     degree: float  # mean number of anchors in a row
+    recall: float | None = None  # of the neighbour search, from a sample; None: it is exact, NaN: nobody has checked
     bandwidth: Bandwidth = NO_BANDWIDTH
     notes: tuple[Concern, ...] = ()  # warnings for the report
     kept: NeighborLists | None = None  # the anchors of each training row, if `build` has stored them
