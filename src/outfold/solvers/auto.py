@@ -26,6 +26,7 @@ from .smaller_side import Gram
 SPARSE_DENSE_UP_TO = 400  # rows of a sparse graph up to which the dense solver is as quick as Lanczos
 DENSE_INSTEAD_UP_TO = 10_000  # rows up to which the dense solver takes the place of one that fails
 TOLERANCES = ((20_000, 1e-8), (200_000, 1e-5))  # (rows up to which, relative residual) of subspace iteration
+RESTARTS = 60  # of Lanczos where the dense solver can take its place: it converges in 2 to 20 or hardly ever
 MORE_PRODUCTS = 3000  # of subspace iteration, where LOBPCG fails too
 
 OF_A_KIND: dict[str, Solver] = {  # what `Operator.solver_choice` names
@@ -67,7 +68,7 @@ class Auto(Solver):
         if special is not None:
             return OF_A_KIND[special[0]], special[1]
         if not operator.sparse or n <= self.lanczos_up_to:
-            return Lanczos(), told
+            return Lanczos(max_iterations=RESTARTS if n <= LANCZOS_UP_TO else Lanczos.max_iterations), told
         crowding = operator.crowding()
         if crowding < self.crowded and operator.preconditioned:
             # This keeps the residual, hence the difference between transform and embedding, near 1e-7 whatever the
