@@ -38,6 +38,7 @@ from .tables import Batch, Matrix, Table, check_unique, join_names
 from .text_blocks import is_missing
 
 TYPE_ROWS = 1000  # the first rows, which decide whether a column of text holds numbers
+ARROW_ROWS = 64  # rows that Arrow reads at a time at least: it takes as long for one row of very many columns
 QUICK_BYTES_FROM = 1 << 20  # a smaller file is read before pyarrow is imported
 _LAYOUT = "A table has a line of column names, then a line for each row."
 SUFFIXES_TEXT = ".csv, .tsv, .parquet, .feather, .npy, .npz, .zarr, .h5ad"
@@ -342,7 +343,7 @@ class Arrow(Table):
             with self._readable(part):
                 if at < stop and at + part.rows > start:
                     columns = part.between(list(features), max(0, start - at), stop - at)
-                    found.append(np.column_stack([arrow.arrow_numbers(column) for column in columns]))
+                    found.append(arrow.arrow_numbers(columns, len(columns[0]) if columns else 0))
                 at += part.rows
         return np.concatenate(found)
 
@@ -352,15 +353,16 @@ class Arrow(Table):
             raise TableError(
                 f"{self.told}: column {join_names(text)} holds {self.kind(text[0])}, not numbers. Leave it out."
             )
-        wanted, start = list(dict.fromkeys([*features, *carried])), 0
+        wanted, start, step = list(dict.fromkeys([*features, *carried])), 0, self._step
         for part in self._parts:
             with self._readable(part):
-                for batch in part.batches(wanted, self._step):
+                for batch in part.batches(wanted, step * max(1, ARROW_ROWS // step)):
                     at = dict(zip(wanted, batch.columns))
-                    values = np.empty((batch.num_rows, len(features)))
-                    for number, name in enumerate(features):
-                        values[:, number] = arrow.arrow_numbers(at[name])
-                    yield Batch(start, values, [at[name].to_pylist() for name in carried])
+                    values = arrow.arrow_numbers([at[name] for name in features], batch.num_rows)
+                    others = [at[name].to_pylist() for name in carried]
+                    for first in range(0, batch.num_rows, step):
+                        rows = slice(first, first + step)
+                        yield Batch(start + first, values[rows], [column[rows] for column in others])
                     start += batch.num_rows
 
     @contextmanager
