@@ -12,7 +12,7 @@ import os
 import time
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 from scipy.spatial import cKDTree
 
 from outfold._loops import csr
@@ -53,15 +53,34 @@ def sparse_rows(rows, columns, k):
 
 
 def products(repeats):
-    def grams(W):
+    def ours(W):
+        return lambda threads: gram(W.indptr, W.indices, W.data, W.shape[1], threads)
+
+    def whole(W):
         def library(threads):
-            found = (W.T @ W).tocsr()  # SciPy has one thread
+            found = (W.T @ W).tocsr()  # on one thread, whatever `threads` says
             found.sort_indices()
 
-        return (lambda threads: gram(W.indptr, W.indices, W.data, W.shape[1], threads)), library
+        return library
+
+    def in_parts(W):
+        """By blocks of columns in our pool: SciPy releases the lock of the interpreter."""
+
+        def library(threads):
+            turned, step = W.T.tocsr(), max(128, W.shape[1] // 128)
+
+            def multiply(block):
+                found = turned[block] @ W
+                found.sort_indices()
+                return found
+
+            cut = [slice(at, at + step) for at in range(0, W.shape[1], step)]
+            return vstack(list(threads.map(multiply, cut, "products")), format="csr")
+
+        return library
 
     def blocks(W, V):
-        def ours(threads):
+        def own(threads):
             out = np.empty((W.shape[0], V.shape[1]))
             cut = row_blocks(len(out), 16 * V.shape[1])
             threads.run(lambda b: csr.times_block(W.indptr, W.indices, W.data, V, out, b.start, b.stop), cut)
@@ -79,10 +98,13 @@ def products(repeats):
 
             threads.run(fill, row_blocks(len(out), 16 * V.shape[1]))
 
-        return ours, library
+        return own, library
 
     for rows, columns, k in ((300_000, 1000, 15), (300_000, 10_000, 15), (300_000, 10_000, 32)):
-        row(f"W'W, {rows} x {columns}, {k} entries in a row", *grams(sparse_rows(rows, columns, k)), repeats)
+        W = sparse_rows(rows, columns, k)
+        for library, how in ((whole, "whole"), (in_parts, "in parts")):
+            title = f"W'W by SciPy {how}, {rows} x {columns}, {k} entries in a row"
+            row(title, ours(W), library(W), repeats)
     for width in (4, 8, 16, 40):
         W = sparse_rows(200_000, 200_000, 20)
         V = np.random.default_rng(0).normal(size=(W.shape[1], width))
