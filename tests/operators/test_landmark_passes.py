@@ -135,7 +135,7 @@ def test_a_fit_in_many_parts_is_the_same_on_any_number_of_threads(monkeypatch):
     rows = s_curve(20_000, random_state=1)[0]
     maps = Roseland(3, landmarks=200, random_state=0, solver="lanczos")
     whole = maps.fit(rows).embedding_
-    monkeypatch.setattr(landmark_passes, "SEARCHED_ROWS", 512)
+    monkeypatch.setattr(landmark_passes, "SEARCH_BLOCK", 512)
     monkeypatch.setattr(landmark_passes, "GATHERED_FROM", 1)
     for jobs in (1, 3):
         np.testing.assert_array_equal(maps.set_params(n_jobs=jobs).fit(rows).embedding_, whole)

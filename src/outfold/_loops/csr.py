@@ -316,30 +316,25 @@ def over_root_degrees(
 
 @Loop
 def gram_rows(
-    back_ptr: tuple[Array, ...], back_rows: tuple[Array, ...], back_values: tuple[Array, ...], firsts: Array,
-    indptr: Array, indices: Array, data: Array, start: int, stop: int,
+    back_ptr: Array, back_rows: Array, back_values: Array, indptr: Array, indices: Array, data: Array, start: int,
+    stop: int,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Return rows start..stop of W'W: entries per row, their columns (in increasing order), their values.
-
-    W is given by its rows, and by its columns: those of the rows from ``firsts[part]`` on, for every part.
-    """
+    """Return rows start..stop of W'W: entries per row, their columns (in increasing order), their values."""
     total, room = 0, 256 * (stop - start)
     counts, columns, values = np.empty(stop - start, np.int64), np.empty(room, np.int32), np.empty(room)
-    sums, seen = np.zeros(len(back_ptr[0]) - 1), np.zeros(len(back_ptr[0]) - 1, np.bool_)
+    sums, seen = np.zeros(len(back_ptr) - 1), np.zeros(len(back_ptr) - 1, np.bool_)
     touched = np.empty(len(sums), np.int32)
     for j in range(start, stop):
         count = 0
-        for part in range(len(back_ptr)):
-            ptr, rows, weights = back_ptr[part], back_rows[part], back_values[part]
-            for q in range(ptr[j], ptr[j + 1]):
-                i, w = firsts[part] + rows[q], weights[q]
-                for p in range(indptr[i], indptr[i + 1]):
-                    column = indices[p]
-                    if not seen[column]:
-                        seen[column] = True
-                        touched[count] = column
-                        count += 1
-                    sums[column] += w * data[p]
+        for q in range(back_ptr[j], back_ptr[j + 1]):
+            i, w = back_rows[q], back_values[q]
+            for p in range(indptr[i], indptr[i + 1]):
+                column = indices[p]
+                if not seen[column]:
+                    seen[column] = True
+                    touched[count] = column
+                    count += 1
+                sums[column] += w * data[p]
         if total + count > room:
             room = max(2 * room, total + count)
             more_columns, more_values = np.empty(room, np.int32), np.empty(room)

@@ -42,10 +42,10 @@ T_co = TypeVar("T_co", covariant=True)
 TINY = np.finfo(float).tiny
 LITTLE_SUPPORT = -3.0  # support is little if log(mass / typical mass) is below this: a twentieth of the typical mass
 LEAST_RADIUS = 0.1  # least radius of a landmark's neighbourhood, in units of the median radius
-SEARCHED_ROWS = 1 << 13  # rows of a neighbour search at a time, on each thread
+SEARCHED_ROWS = 1 << 15  # rows of a neighbour search at a time, on each thread
+SEARCH_BLOCK = 1 << 13  # of these, rows of one search: the results that wait are small
 # A sparse Gram product is computed in blocks of at least GRAM_ROWS rows, and in about GRAM_PARTS blocks or fewer.
 GRAM_ROWS, GRAM_PARTS = 128, 128
-GRAM_TURNS = 8  # parts of a sparse matrix that are transposed apart, on several threads
 GATHERED_FROM = 1 << 17  # rows from which they are put in another order on several threads
 CHUNK_ENTRY_BYTES = 28  # most bytes for an entry of a chunk: column and weight, and both again in the transpose
 CHUNK_SHARE = 0.4  # share of the memory limit that a chunk may take
@@ -513,7 +513,7 @@ class NearPasses(Passes):
             lists = self.geometry.lists(points[order[part]], Threads(1))
             return np.diff(lists.ptr), lists.index.astype(np.int32)
 
-        parts = row_blocks(len(points), BLOCK_ENTRIES // SEARCHED_ROWS)
+        parts = row_blocks(len(points), BLOCK_ENTRIES // SEARCH_BLOCK)
         for part, (lengths, found) in zip(parts, runner.map(see, parts, "neighbours")):
             counts[part] = lengths
             if total + len(found) > len(index):
@@ -716,25 +716,11 @@ def gram(ptr: Array, index: Array, data: Array, columns: int, runner: Threads) -
     """
     if len(data) < np.iinfo(np.int32).max:  # else SciPy widens the index, which takes twice the memory
         ptr = ptr.astype(np.int32, copy=False)
-    firsts = np.linspace(0, len(ptr) - 1, GRAM_TURNS + 1).astype(np.int64)
-
-    def turn(part: slice) -> Sparse:
-        rows = slice(firsts[part.start], firsts[part.stop] + 1)
-        entries = slice(ptr[rows][0], ptr[rows][-1])
-        shape = (len(ptr[rows]) - 1, columns)
-        W: Sparse = csr_array((data[entries], index[entries], ptr[rows] - ptr[rows][0]), shape=shape).tocsc()
-        return W
-
-    turned = list(runner.map(turn, [slice(part, part + 1) for part in range(GRAM_TURNS)], "products"))
-    back = (tuple(W.indptr for W in turned), tuple(W.indices for W in turned), tuple(W.data for W in turned))
+    W = csr_array((data, index, ptr), shape=(len(ptr) - 1, columns)).tocsc()
+    back = W.indptr, W.indices, W.data
     step = max(GRAM_ROWS, columns // GRAM_PARTS)
     blocks = [slice(a, min(a + step, columns)) for a in range(0, columns, step)]
-
-    def multiply(rows: slice) -> tuple[Array, Array, Array]:
-        part: tuple[Array, Array, Array] = csr.gram_rows(*back, firsts[:-1], ptr, index, data, rows.start, rows.stop)
-        return part
-
-    found = list(runner.map(multiply, blocks, "products"))
+    found = list(runner.map(lambda b: csr.gram_rows(*back, ptr, index, data, b.start, b.stop), blocks, "products"))
     counts, indices, values = (np.concatenate([part[at] for part in found]) for at in range(3))
     return csr_array((values, indices, np.append(0, np.cumsum(counts))), shape=(columns, columns))
 
