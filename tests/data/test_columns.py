@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import RobustScaler, StandardScaler
 
+from outfold import DiffusionMaps, storage
 from outfold.data import columns as preparation
 from outfold.data import tables
 from outfold.data.columns import Preparation, Prepared, prepare
+from outfold.data.table_files import open_table
 from outfold.exceptions import TableError
 
 
@@ -172,3 +174,39 @@ def test_features_of_many_columns_are_chosen_in_linear_time():
     features, text = preparation._choose_columns(table, None, "id", None)
     assert (features, text) == (names[1:500], names[500:])
     assert CountingName.compared <= 20  # a set that is built anew for each column compares each time
+
+
+def test_a_sample_of_rows_one_at_a_time_is_that_of_a_block(monkeypatch):
+    monkeypatch.setattr(preparation, "SAMPLE_ROWS", 1000)
+    rows = np.random.default_rng(0).normal(size=(5000, 2))
+    alone, together = preparation._Sample(2), preparation._Sample(2)
+    together.add(rows)
+    cuts, cut = [], preparation._Sample._cut
+    monkeypatch.setattr(preparation._Sample, "_cut", lambda self: cuts.append(cut(self)))
+    for row in rows:
+        alone.add(row[None])
+    np.testing.assert_array_equal(alone.rows, together.rows)
+    assert len(alone.rows) == 1000
+    assert len(cuts) < 20  # each copies the sample
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_two_hundred_thousand_columns(tmp_path, suffix):
+    """A file of 8 rows is prepared, read again and kept with a model in seconds: anything quadratic takes hours."""
+    X = np.random.default_rng(0).normal(size=(8, 200_000)).round(6)
+    names, path = [f"gene_{at}" for at in range(X.shape[1])], tmp_path / f"wide{suffix}"
+    if suffix == ".csv":
+        lines = [",".join(names), *(",".join(map(repr, row)) for row in X.tolist())]
+        path.write_text("\n".join(lines), encoding="utf-8")
+    else:
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(arrow.table(dict(zip(names, X.T))), path)
+    table = open_table(path)
+    found, _ = prepare(table)
+    features = Prepared(table, found, 8).array()
+    np.testing.assert_allclose(features, (X - X.mean(axis=0)) / X.std(axis=0), atol=1e-12)
+    storage.save(DiffusionMaps(2, n_neighbors=4).fit(features), tmp_path / "m", preparation=found)
+    assert storage.open_model(tmp_path / "m")[1].columns == tuple(names)
+    with pytest.raises(TableError, match="Did you mean 'gene_7'"):
+        table.require(["Gene_7"], "to use")

@@ -4,9 +4,11 @@ import contextlib
 
 import numpy as np
 import pytest
+from scipy.sparse import random_array
 
 from catalogue import quietly, up_to_signs
 from outfold import Roseland, graphs, load
+from outfold._runtime.threads import Threads
 from outfold.data import checkpoints
 from outfold.datasets import s_curve
 from outfold.operators import landmark_passes
@@ -106,3 +108,34 @@ def test_blocks_threads_and_files_change_nothing(cut, tmp_path, monkeypatch):
     for model in (whole, again):
         quietly(model.update, X[:90] + 0.01)
     assert np.array_equal(again.transform(X, on_far="keep"), whole.transform(X, on_far="keep"))
+
+
+@pytest.mark.parametrize("rows", [1, 5, 3000])
+def test_a_sparse_gram_matrix_sums_over_rows_in_their_order(rows):
+    """However many threads share the work: one sum per entry, from the first row to the last."""
+    W = random_array((rows, 400), density=0.02, format="csr", rng=np.random.default_rng(0))
+    dense, expected = W.toarray(), np.zeros((400, 400))
+    for row in dense:
+        expected += np.outer(row, row)
+    for threads in (1, 3):
+        G = landmark_passes.gram(W.indptr, W.indices, W.data, 400, Threads(threads))
+        np.testing.assert_array_equal(G.toarray(), expected)
+        assert G.has_canonical_format
+
+
+def test_rows_are_put_in_order_on_any_number_of_threads(monkeypatch):
+    monkeypatch.setattr(landmark_passes, "GATHERED_FROM", 1)
+    rng = np.random.default_rng(0)
+    for table in (rng.normal(size=(200_000, 2)), np.broadcast_to(np.ones(1), 200_000)):
+        order = rng.permutation(200_000)
+        np.testing.assert_array_equal(landmark_passes.gather(table, order, Threads(3)), table[order])
+
+
+def test_a_fit_in_many_parts_is_the_same_on_any_number_of_threads(monkeypatch):
+    rows = s_curve(20_000, random_state=1)[0]
+    maps = Roseland(3, landmarks=200, random_state=0, solver="lanczos")
+    whole = maps.fit(rows).embedding_
+    monkeypatch.setattr(landmark_passes, "SEARCH_BLOCK", 512)
+    monkeypatch.setattr(landmark_passes, "GATHERED_FROM", 1)
+    for jobs in (1, 3):
+        np.testing.assert_array_equal(maps.set_params(n_jobs=jobs).fit(rows).embedding_, whole)

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .._runtime.extras import extra
 from .._runtime.typing import Array
 
@@ -69,7 +71,7 @@ class ArrowFile:
             whole = map(self._file.get_batch, range(self._file.num_record_batches))
             found = (batch.slice(at, rows) for batch in whole for at in range(0, batch.num_rows, rows))
         for batch in found:
-            yield batch if names is None else batch.select(names)
+            yield batch if names is None or batch.schema.names == list(names) else batch.select(names)
 
 
 def arrow_is_number(kind: object) -> bool:
@@ -77,10 +79,12 @@ def arrow_is_number(kind: object) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
-def arrow_numbers(column: Any) -> Array:
-    """Return an Arrow column as float64, NaN where a value is missing."""
+def arrow_numbers(columns: Sequence[Any], rows: int) -> Array:
+    """Return Arrow columns as float64, (rows, columns), NaN where a value is missing."""
     arrow = extra("pyarrow", "io")
-    if column.null_count or not arrow.types.is_floating(column.type):
-        column = column.cast(arrow.float64(), safe=False)
-    values: Array = column.to_numpy(zero_copy_only=False)
+    values = np.empty((rows, len(columns)))
+    for number, column in enumerate(columns):
+        if column.null_count or not arrow.types.is_floating(column.type):
+            column = column.cast(arrow.float64(), safe=False)
+        values[:, number] = column.to_numpy(zero_copy_only=False)
     return values

@@ -251,17 +251,29 @@ class _Sample:
     def __init__(self, columns: int) -> None:
         self.most = int(max(1000, min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * columns))))
         self._random = np.random.default_rng(0)
-        self._keys, self.rows = np.empty(0), np.empty((0, columns))
+        self._held: list[tuple[Array, Array]] = [(np.empty(0), np.empty((0, columns)))]  # keys and rows
+        self._count, self._highest = 0, np.inf
 
     def add(self, values: Array) -> None:
         keys = self._random.random(len(values))
-        if len(self._keys) == self.most:
-            lower = keys < self._keys.max()
-            keys, values = keys[lower], values[lower]
-        self._keys, self.rows = np.append(self._keys, keys), np.concatenate([self.rows, values])
-        if len(self._keys) > self.most:
-            kept = np.sort(np.argpartition(self._keys, self.most)[: self.most])
-            self._keys, self.rows = self._keys[kept], self.rows[kept]
+        lower = keys < self._highest
+        self._held.append((keys[lower], values[lower]))
+        self._count += len(self._held[-1][0])
+        if self._count > 2 * self.most:  # not at every block: a block may be a row
+            self._cut()
+
+    def _cut(self) -> None:
+        keys, rows = (np.concatenate(part) for part in zip(*self._held))
+        if len(keys) > self.most:
+            kept = np.sort(np.argpartition(keys, self.most)[: self.most])
+            keys, rows = keys[kept], rows[kept]
+            self._highest = keys.max()
+        self._held, self._count = [(keys, rows)], len(keys)
+
+    @property
+    def rows(self) -> Array:
+        self._cut()
+        return self._held[0][1]
 
 
 def prepare(

@@ -101,6 +101,11 @@ def hash_rows(points: Array, seed: int = 0) -> Array:
         hashes = np.where(bits == 0, np.uint64(0), scramble(bits ^ columns[points.indices]))
         return scramble(sum_entries(points, hashes))
     out = np.zeros(len(points), np.uint64)
+    if len(points) < points.shape[1]:  # whole rows at a time: there are more features than rows
+        for at, row in enumerate(points):
+            bits = _bits(row)
+            out[at] = np.where(bits == 0, np.uint64(0), scramble(bits ^ columns)).sum(dtype=np.uint64)
+        return scramble(out)
     for at in range(0, len(points), HASHED_ROWS):
         bits = _bits(points[at : at + HASHED_ROWS])
         found = out[at : at + HASHED_ROWS]

@@ -364,7 +364,7 @@ class ArrowRows(Source):
 
     def pieces(self) -> Iterator[Array]:
         for batch in self.file.batches(None, max(1, PIECE_BYTES // (8 * max(1, len(self.names))))):
-            yield np.column_stack([arrow_numbers(column) for column in batch.columns])
+            yield arrow_numbers(batch.columns, batch.num_rows)
 
 
 @dataclass(frozen=True)

@@ -16,24 +16,30 @@ import shutil
 import sys
 import tempfile
 import weakref
+import zlib
+from codecs import BOM_UTF8
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO, cast
 
 import numpy as np
 
 from .._runtime.extras import extra
 from .._runtime.typing import Array
 from ..exceptions import TableError
-from . import arrow
+from . import arrow, text_blocks
 from .tables import Batch, Matrix, Table, check_unique, join_names
+from .text_blocks import is_missing
 
 TYPE_ROWS = 1000  # the first rows, which decide whether a column of text holds numbers
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # cells that count as missing, in lower case
+ARROW_ROWS = 64  # rows that Arrow reads at a time at least: it takes as long for one row of very many columns
+QUICK_BYTES_FROM = 1 << 20  # a smaller file is read before pyarrow is imported
 _LAYOUT = "A table has a line of column names, then a line for each row."
 SUFFIXES_TEXT = ".csv, .tsv, .parquet, .feather, .npy, .npz, .zarr, .h5ad"
 
@@ -96,8 +102,13 @@ class Text(Table):
 
     @cached_property
     def _first(self) -> list[str]:
-        with self._reader() as (_, records):
-            return next(records, [])
+        return self._read_first[0]
+
+    @cached_property
+    def _read_first(self) -> tuple[list[str], int]:
+        """The first record, and the number of lines up to its end."""
+        with self._reader() as (reader, records):
+            return next(records, []), reader.line_num
 
     @cached_property
     def named(self) -> bool:  # type: ignore[override]
@@ -126,20 +137,41 @@ class Text(Table):
         rows = next(self._blocks(TYPE_ROWS), [])
         columns = zip(self.names, zip(*rows) if rows else [()] * len(self.names))
         return {
-            name: (column, [at for at, cell in enumerate(column) if not (_is_number(cell) or _is_missing(cell))])
+            name: (column, [at for at, cell in enumerate(column) if not (_is_number(cell) or is_missing(cell))])
             for name, column in columns
         }
 
     def batches(self, features: Sequence[str], carried: Sequence[str] = ()) -> Iterator[Batch]:
-        at = {name: number for number, name in enumerate(self.names)}
         start = 0
-        for rows in self._blocks(self._step):
+        try:
+            for values, cells in self._quick_blocks(features, carried):
+                yield Batch(start, values, cells)
+                start += len(values)
+            return
+        except (text_blocks.Unlike, ImportError):
+            pass
+        at = {name: number for number, name in enumerate(self.names)}
+        for rows in self._blocks(self._step, start):
             columns = list(zip(*rows))
             values = np.empty((len(rows), len(features)))
             for number, name in enumerate(features):
                 values[:, number] = self._numbers(columns[at[name]], name, start)
             yield Batch(start, values, [columns[at[name]] for name in carried])
             start += len(rows)
+
+    def _quick_blocks(self, features: Sequence[str], carried: Sequence[str]) -> Iterator[text_blocks.Block]:
+        """Yield the rows by pyarrow; raise Unlike where the standard library has to go on, which may be at once."""
+        small = self.path.stat().st_size < QUICK_BYTES_FROM
+        if small or len(self.names) > text_blocks.COLUMNS_UP_TO or not find_spec("pyarrow"):
+            raise text_blocks.Unlike
+        with self._open_bytes() as file:
+            head = b"".join(file.readline() for _ in range(self._read_first[1] if self.named else 0))
+            if head.count(b"\r") != head.count(b"\r\n"):
+                raise text_blocks.Unlike
+            if not head and file.read(len(BOM_UTF8)) != BOM_UTF8:
+                file.seek(0)
+            blocks = text_blocks.read_blocks(file, self.names, features, carried, self._separator)
+            yield from text_blocks.regroup(blocks, self._step)
 
     def places(self, rows: Sequence[int]) -> list[int]:
         """Return the line of each row, from 1; a quoted cell may span several lines. The header is row -1."""
@@ -162,7 +194,7 @@ class Text(Table):
         found = []
         for row, cell in enumerate(cells):
             try:
-                found.append(float("nan") if _is_missing(cell) else float(cell))
+                found.append(float("nan") if is_missing(cell) else float(cell))
             except ValueError:
                 line = self.places([start + row])[0]
                 raise TableError(
@@ -171,11 +203,14 @@ class Text(Table):
                 ) from None
         return found
 
-    def _blocks(self, step: int) -> Iterator[list[list[str]]]:
-        """Yield lists of at most ``step`` records after the header; raise TableError if a record has another width."""
-        width, start = len(self.names), 0
+    def _blocks(self, step: int, start: int = 0) -> Iterator[list[list[str]]]:
+        """Yield lists of at most ``step`` records from row ``start`` on.
+
+        Raises TableError if a record has another width than the first.
+        """
+        width = len(self.names)
         with self._reader() as (_, records):
-            next(records if self.named else iter(()), None)
+            deque(islice(records, start + self.named), maxlen=0)
             while rows := list(islice(records, step)):
                 wrong = next((row for row, cells in enumerate(rows) if len(cells) != width), None)
                 if wrong is not None:
@@ -207,10 +242,15 @@ class Text(Table):
     @contextmanager
     def _open(self, errors: str = "strict") -> Iterator[TextIO]:
         """Yield the file as text with its own ends of lines; ``errors`` is the fate of bytes that are not UTF-8."""
+        with self._open_bytes() as file:
+            yield io.TextIOWrapper(file, encoding="utf-8-sig", errors=errors, newline="")
+
+    @contextmanager
+    def _open_bytes(self) -> Iterator[BinaryIO]:
         try:
             with gzip.open(self.path) if self.path.suffix == ".gz" else open(self.path, "rb") as file:
-                yield io.TextIOWrapper(file, encoding="utf-8-sig", errors=errors, newline="")
-        except (gzip.BadGzipFile, EOFError) as error:
+                yield cast(BinaryIO, file)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise TableError(f"{self.told} is not a whole gzip file: {error}.") from None
 
     @cached_property
@@ -243,10 +283,6 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return "_" not in cell  # Python reads 1_2 as 12
-
-
-def _is_missing(cell: str) -> bool:
-    return cell.strip().lower() in MISSING
 
 
 def _standard_input() -> Table:
@@ -307,7 +343,7 @@ class Arrow(Table):
             with self._readable(part):
                 if at < stop and at + part.rows > start:
                     columns = part.between(list(features), max(0, start - at), stop - at)
-                    found.append(np.column_stack([arrow.arrow_numbers(column) for column in columns]))
+                    found.append(arrow.arrow_numbers(columns, len(columns[0]) if columns else 0))
                 at += part.rows
         return np.concatenate(found)
 
@@ -317,15 +353,16 @@ class Arrow(Table):
             raise TableError(
                 f"{self.told}: column {join_names(text)} holds {self.kind(text[0])}, not numbers. Leave it out."
             )
-        wanted, start = list(dict.fromkeys([*features, *carried])), 0
+        wanted, start, step = list(dict.fromkeys([*features, *carried])), 0, self._step
         for part in self._parts:
             with self._readable(part):
-                for batch in part.batches(wanted, self._step):
+                for batch in part.batches(wanted, step * max(1, ARROW_ROWS // step)):
                     at = dict(zip(wanted, batch.columns))
-                    values = np.empty((batch.num_rows, len(features)))
-                    for number, name in enumerate(features):
-                        values[:, number] = arrow.arrow_numbers(at[name])
-                    yield Batch(start, values, [at[name].to_pylist() for name in carried])
+                    values = arrow.arrow_numbers([at[name] for name in features], batch.num_rows)
+                    others = [at[name].to_pylist() for name in carried]
+                    for first in range(0, batch.num_rows, step):
+                        rows = slice(first, first + step)
+                        yield Batch(start + first, values[rows], [column[rows] for column in others])
                     start += batch.num_rows
 
     @contextmanager

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..exceptions import TableError
 
 BATCH_CELLS = 1 << 19  # cells (rows times columns) in a batch, about
 BATCH_ROWS_UP_TO = 1 << 16  # rows in a batch
+COMPARED_NAMES = 20_000  # names that are searched for one similar to a wrong one; 200,000 would take seconds
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,9 @@ class Table:
         lacking = [name for name in wanted if name not in there]
         if not lacking:
             return
-        lower = {name.lower(): name for name in self.names}
-        near = [lower[name] for name in difflib.get_close_matches(lacking[0].lower(), lower, n=3, cutoff=0.6)]
+        lower, wrong = {name.lower(): name for name in self.names}, lacking[0].lower()
+        others = [wrong] if wrong in lower else islice(lower, COMPARED_NAMES)
+        near = [lower[name] for name in difflib.get_close_matches(wrong, others, n=3, cutoff=0.6)]
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"It has {join_names(self.names)}."
         raise TableError(f"{self.told} has no column{'s' * (len(lacking) > 1)} {join_names(lacking)} {why}. {hint}")
 

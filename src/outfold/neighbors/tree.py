@@ -70,7 +70,7 @@ class Tree(Search):
             leaf[block] = kdtree.leaves(Z, low, high, block.start, block.stop)
 
         runner.run(look, row_blocks(len(Z), 64))
-        return np.argsort(leaf, kind="stable")
+        return _order(leaf, len(low))
 
     def group(self, reach: Array) -> Reaches:
         """Return the squared reach in the order of leaves, and the largest one in each node."""
@@ -87,7 +87,7 @@ class Tree(Search):
         _, _, low, high, _, _ = self.tree
 
         def look(block: slice) -> tuple[Array, Array, Array, Array]:
-            order = block.start + np.argsort(kdtree.leaves(Z, low, high, block.start, block.stop), kind="stable")
+            order = block.start + _order(kdtree.leaves(Z, low, high, block.start, block.stop), len(low))
             return order, *visit(Z, order)
 
         found = dict(enumerate(runner.map(look, row_blocks(len(Z), 64), "neighbours")))
@@ -103,3 +103,11 @@ class Tree(Search):
 
         runner.run(put, [slice(i, i + 1) for i in range(len(found))])
         return Lists(ptr, index, squared)
+
+
+def _order(leaf: Array, nodes: int) -> Array:
+    """Return the rows sorted by their leaves, and by their number within a leaf."""
+    number = leaf - nodes // 2  # the leaves are the last nodes
+    if nodes // 2 < 1 << 16:
+        number = number.astype(np.uint16)  # NumPy sorts short integers by their digits, in linear time
+    return np.argsort(number, kind="stable")

@@ -84,3 +84,24 @@ def test_many_rows_are_thinned_and_it_is_said():
     assert cloud.rows == 74
     assert "Row 1 of every 4 is shown: 74 of 299" in cloud.notes[1]
     assert "1 of 300 rows lack a value" in cloud.notes[0]
+
+
+class CountingName(str):
+    """A name that counts how often it is compared with other names."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        CountingName.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_further_columns_are_found_in_linear_time():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    beside = {CountingName("label"): X[:, 0]} | {f"further {at}": X[:, 1] for at in range(500)}
+    rows = Matrix(X, "t", ("a", "b", "c"), beside)
+    estimator = Roseland(2, landmarks=20, n_neighbors=5, random_state=0).fit(X)
+    cloud = page_rows.table(estimator, Preparation(columns=("a", "b", "c")), rows, label="label")
+    assert any("40 of 503 columns" in note for note in cloud.notes)
+    assert CountingName.compared < 50  # a set that is built anew for each column compares each time

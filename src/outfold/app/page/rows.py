@@ -10,8 +10,8 @@ import numpy as np
 
 from ..._runtime.typing import Array
 from ...data.columns import Missing, Preparation
-from ...data.table_files import MISSING
 from ...data.tables import Table
+from ...data.text_blocks import MISSING
 from ...exceptions import TableError
 from ...methods.base import SpectralEstimator
 from ..embedding import EvenSample, clusters, embed_rows, read_batches
@@ -59,7 +59,8 @@ def table(
     features = preparation.match(rows)
     label = label or (preparation.label if preparation.label in rows.names else None)
     name = preparation.id if preparation.id in rows.names and preparation.id != label else None
-    others = [one for one in rows.names if one not in {*features, label, name}]
+    taken = {*features, label, name}
+    others = [one for one in rows.names if one not in taken]
     shown = features[:PAGE_COLUMNS_UP_TO]
     read = [*(one for one in (label, name) if one), *others[: PAGE_COLUMNS_UP_TO - len(shown)]]
     seen, missing = EvenSample(most), Missing(features=preparation.columns)

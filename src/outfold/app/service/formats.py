@@ -281,13 +281,13 @@ def _read_arrow(body: bytes, taken: Taken) -> Array:
             if rows > taken.most_rows:
                 taken.check_rows(rows)
             batch.validate(full=True)
-            parts.append([data_arrow.arrow_numbers(batch.column(name)) for name in wanted])
+            parts.append(data_arrow.arrow_numbers([batch.column(name) for name in wanted], batch.num_rows))
     except BadTable:
         raise
     except (arrow.ArrowException, OSError, struct.error, ValueError, KeyError, UnicodeError) as error:
         raise Unreadable("This is not an Arrow stream, or is damaged.") from error
     taken.check_rows(rows)
-    return np.concatenate([np.column_stack(part) for part in parts])
+    return np.concatenate(parts)
 
 
 def _check_messages(ipc: ModuleType, body: bytes) -> None:
