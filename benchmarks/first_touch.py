@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import pathlib
 import subprocess
 import sys
 import tempfile
@@ -57,7 +56,15 @@ TASKS = {  # name: (what is not counted, what is)
         "str(maps.report_)",
     ),
 }
-HEAVY = ("pandas", "scipy.stats", "scipy.optimize", "sklearn.cluster", "sklearn.linear_model", "sklearn.metrics", "numba")
+HEAVY = (
+    "pandas",
+    "scipy.stats",
+    "scipy.optimize",
+    "sklearn.cluster",
+    "sklearn.linear_model",
+    "sklearn.metrics",
+    "numba",
+)
 
 PROGRAM = """
 import json, sys, time, warnings

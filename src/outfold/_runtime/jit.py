@@ -56,6 +56,10 @@ class Loop(Generic[P, R]):
         except UNREADABLE:  # from the cache, before the loop runs: loops raise none of these
             self.__dict__["compiled"] = self._compile(cached=False)
             return self.compiled(*args, **kwargs)
+        except SystemError as error:  # numba returns to Python with the interrupt pending, and Python complains of that
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            raise
 
     @cached_property
     def compiled(self) -> Callable[P, R]:
@@ -89,14 +93,16 @@ def _numba() -> ModuleType:
 
 
 def _jitted(function: FunctionType, cached: bool, fastmath: set[str]) -> Any:  # noqa: ANN401  # numba has no types
+    """Return what numba makes of ``function``, cached in the first folder that can be used, if ``cached``."""
     numba = _numba()
     jit = partial(numba.njit, nogil=True, fastmath=fastmath)
     if cached:
         with suppress(RuntimeError):  # numba can write neither beside the source nor in the user's cache folder
             return jit(cache=True)(function)
         folder = private_folder()
-        with suppress(RuntimeError), _caching_in(folder):
-            return jit(cache=folder is not None)(function)
+        if folder is not None:
+            with suppress(RuntimeError), _caching_in(folder):
+                return jit(cache=True)(function)
     _NOTICE.every_time = True
     return jit()(function)
 
@@ -141,7 +147,7 @@ def private_folder() -> str | None:
 
 
 @contextmanager
-def _caching_in(folder: str | None) -> Iterator[None]:
+def _caching_in(folder: str) -> Iterator[None]:
     """Let numba cache in ``folder`` what is decorated inside; the code of other packages is not affected."""
     from numba.core import config
 
