@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Generic, ParamSpec, Protocol, TypeVar
 
 from .._version import __version__
 
@@ -37,6 +37,7 @@ UNREADABLE = (OSError, EOFError, pickle.UnpicklingError)  # what a cache raises 
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Kind = TypeVar("Kind")
 
 
 class Loop(Generic[P, R]):
@@ -92,10 +93,10 @@ def _numba() -> ModuleType:
     return numba
 
 
-def _jitted(function: FunctionType, cached: bool, fastmath: set[str]) -> Any:  # noqa: ANN401  # numba has no types
+def _jitted(function: FunctionType, cached: bool, fastmath: set[str]) -> Callable[..., R]:
     """Return what numba makes of ``function``, cached in the first folder that can be used, if ``cached``."""
     numba = _numba()
-    jit = partial(numba.njit, nogil=True, fastmath=fastmath)
+    jit: Callable[..., Callable[..., Callable[..., R]]] = partial(numba.njit, nogil=True, fastmath=fastmath)
     if cached:
         with suppress(RuntimeError):  # numba can write neither beside the source nor in the user's cache folder
             return jit(cache=True)(function)
@@ -107,7 +108,7 @@ def _jitted(function: FunctionType, cached: bool, fastmath: set[str]) -> Any:  #
     return jit()(function)
 
 
-def _without_literals(compiled: Any) -> Any:  # noqa: ANN401  # numba has no types
+def _without_literals(compiled: Kind) -> Kind:
     """Make other loops call ``compiled`` with types only.
 
     Numba would compile it once more for a literal, such as a count that starts at 0.
@@ -117,7 +118,8 @@ def _without_literals(compiled: Any) -> Any:  # noqa: ANN401  # numba has no typ
     template = getattr(compiled, "get_call_template", None)
     if template is None:  # NUMBA_DISABLE_JIT
         return compiled
-    compiled.get_call_template = lambda args, kws: template(tuple(map(unliteral, args)), kws)
+    plainly = lambda args, kws: template(tuple(map(unliteral, args)), kws)  # noqa: E731
+    setattr(compiled, "get_call_template", plainly)  # noqa: B010  # mypy does not see numba's classes
     return compiled
 
 
@@ -167,6 +169,19 @@ def is_interactive() -> bool:
     return hasattr(sys, "ps1") or (sys.stderr is not None and sys.stderr.isatty())
 
 
+class Compiled(Protocol):
+    """A function that numba compiles."""
+
+    py_func: Callable[..., object]
+
+
+class Event(Protocol):
+    """What numba says when it begins and ends to compile a function."""
+
+    data: dict[str, Compiled]
+    is_start: bool
+
+
 class Notice:
     """Says once in a process that compiling takes long, to someone who waits for it; a listener of numba's events."""
 
@@ -175,7 +190,7 @@ class Notice:
         self.every_time = False  # nothing is cached
         self.seconds, self.depth, self.begun, self.said = 0.0, 0, 0.0, False
 
-    def notify(self, event: Any) -> None:  # noqa: ANN401  # numba has no types
+    def notify(self, event: Event) -> None:
         if not event.data["dispatcher"].py_func.__module__.startswith("outfold."):
             return
         now = time.perf_counter()

@@ -3,7 +3,7 @@
 What reads tables is imported on first use: a fit of an array needs none of it.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .checkpoints import Checkpoint
 from .sources import Source, open_rows
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from .tables import Table as Table
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
+def __getattr__(name: str) -> object:
     if name not in __all__:  # such as a module that is not imported yet
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .columns import Preparation, prepare
     from .table_files import open_table
     from .tables import Batch, Table
 
-    return {kind.__name__: kind for kind in (Preparation, prepare, open_table, Batch, Table)}[name]
+    return {"Preparation": Preparation, "prepare": prepare, "open_table": open_table, "Batch": Batch, "Table": Table}[
+        name
+    ]
 
 
 __all__ = [
