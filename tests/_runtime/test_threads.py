@@ -1,6 +1,8 @@
 """Threads: blocks of rows, order, errors and progress."""
 
+import signal
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -26,6 +28,27 @@ def test_threads_keep_order_and_pass_errors_on():
         list(Threads().map(lambda b: 1 / 0, blocks, ""))
     assert Threads(-1).workers == Threads().workers
     assert Threads(3).workers == 3
+
+
+@pytest.mark.parametrize("verb", ["run", "each"])
+def test_an_interrupt_cancels_the_blocks_that_wait(verb):
+    blocks, begun = [slice(i, i + 1) for i in range(200)], []
+
+    def work(block):
+        begun.append(block)
+        if block.start == 3:
+            signal.raise_signal(signal.SIGINT)  # Python hands it to the main thread
+        time.sleep(0.01)
+
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        Threads(2).run(work, blocks) if verb == "run" else Threads(2).each(work, blocks, "")
+    time.sleep(0.1)  # blocks that had begun end
+    count = len(begun)
+    time.sleep(0.1)
+    assert count == len(begun) < 100
+    if verb == "each":
+        assert set(threading.enumerate()) <= before
 
 
 def test_inside_one_thread_nothing_starts_another():

@@ -102,7 +102,9 @@ def union_rows(a_ptr: Array, a: Array, b_ptr: Array, b: Array) -> tuple[Array, A
 def label_components(indptr: Array, indices: Array) -> Array:
     """Return the component of each row of a symmetric pattern, (n,); components are numbered by their first row."""
     n = len(indptr) - 1
-    parent = np.arange(n)
+    parent = np.empty(n, np.int64)
+    for i in range(n):
+        parent[i] = i
     for i in range(n):
         a = i
         while parent[a] != a:
@@ -295,6 +297,22 @@ def over_root_degrees(
 
 
 @Loop
+def sort_first(numbers: Array, count: int) -> None:
+    """Sort the first ``count`` numbers in place (Shell sort; numba compiles ``np.sort`` for a second)."""
+    gap = 1
+    while 3 * gap < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for p in range(gap, count):
+            number, q = numbers[p], p
+            while q >= gap and numbers[q - gap] > number:
+                numbers[q] = numbers[q - gap]
+                q -= gap
+            numbers[q] = number
+        gap //= 3
+
+
+@Loop
 def gram_rows(
     back_ptr: Array, back_rows: Array, back_values: Array, indptr: Array, indices: Array, data: Array, start: int,
     stop: int,
@@ -318,12 +336,21 @@ def gram_rows(
         if total + count > room:
             room = max(2 * room, total + count)
             more_columns, more_values = np.empty(room, np.int32), np.empty(room)
-            more_columns[:total], more_values[:total] = columns[:total], values[:total]
+            for p in range(total):  # quicker to compile than a copy of a slice
+                more_columns[p], more_values[p] = columns[p], values[p]
             columns, values = more_columns, more_values
-        columns[total : total + count] = np.sort(touched[:count])
-        for p in range(total, total + count):
-            values[p] = sums[columns[p]]
-            sums[columns[p]], seen[columns[p]] = 0.0, False
+        if 16 * count > len(seen):  # many columns: quicker to look at all than to sort
+            count = 0
+            for column in range(len(seen)):
+                if seen[column]:
+                    touched[count] = column
+                    count += 1
+        else:
+            sort_first(touched, count)
+        for p in range(count):
+            column = touched[p]
+            columns[total + p], values[total + p] = column, sums[column]
+            sums[column], seen[column] = 0.0, False
         counts[j - start] = count
         total += count
     return counts, columns[:total], values[:total]
@@ -397,7 +424,9 @@ def stored_values(indptr: Array, indices: Array, values: Array, ptr: Array, colu
 @Loop
 def label_columns(indptr: Array, indices: Array, columns: int) -> Array:
     """Return a column of the same component for each column, (columns,): a row connects the columns that it stores."""
-    parent = np.arange(columns)
+    parent = np.empty(columns, np.int64)
+    for j in range(columns):
+        parent[j] = j
     for i in range(len(indptr) - 1):
         if indptr[i] == indptr[i + 1]:
             continue

@@ -30,7 +30,9 @@ def plant(X: Array, leaf: int) -> Boxes:
     while leaf << depth < n:
         depth += 1
     nodes = (2 << depth) - 1
-    P, rows = X.copy(), np.arange(n)
+    P, rows = X.copy(), np.empty(n, np.int64)
+    for i in range(n):
+        rows[i] = i
     first, last = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
     low, high = np.empty((nodes, features)), np.empty((nodes, features))
     first[0], last[0] = 0, n
@@ -130,23 +132,46 @@ def insert(values: Array, members: Array, count: int, k: int, value: float, memb
 
 @Loop
 def sort_and_cut(values: Array, members: Array, count: int, k: int) -> int:
-    """Sort a list by distance, then row, and cut it to k entries and ties with the k-th; return its new length."""
-    order = np.argsort(values[:count])
-    values[:count], members[:count] = values[order], members[order]
-    kept = 0
-    for j in range(count):
-        kept = insert(values, members, kept, k, values[j], members[j])
-        if kept <= j:
-            break
+    """Sort a list by distance, then row, and cut it to k entries and ties with the k-th; return its new length.
+
+    A Shell sort: the lists are short, and numba compiles ``np.argsort`` for a second.
+    """
+    gap = 1
+    while 3 * gap < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for j in range(gap, count):
+            value, member, q = values[j], members[j], j
+            while q >= gap and (values[q - gap] > value or (values[q - gap] == value and members[q - gap] > member)):
+                values[q], members[q] = values[q - gap], members[q - gap]
+                q -= gap
+            values[q], members[q] = value, member
+        gap //= 3
+    kept = min(count, k)
+    while kept < count and values[kept] == values[k - 1]:
+        kept += 1
     return kept
 
 
 @Loop
-def longer(array: Array, least: int) -> Array:
-    """Return a copy with room for at least ``least`` entries, and at least twice as many as before."""
-    out = np.empty(max(2 * len(array), least), array.dtype)
-    out[: len(array)] = array
-    return out
+def longer(values: Array, members: Array, least: int) -> tuple[Array, Array]:
+    """Return copies with room for at least ``least`` entries, and at least twice as many as before."""
+    room = max(2 * len(values), least)
+    more_values, more_members = np.empty(room), np.empty(room, np.int64)
+    for j in range(
+        len(values)
+    ):  # numba compiles two seconds longer for a copy of a slice, because of its error message
+        more_values[j], more_members[j] = values[j], members[j]
+    return more_values, more_members
+
+
+@Loop
+def widest_leaf(first: Array, last: Array) -> int:
+    """Return the largest number of points in a leaf."""
+    widest = 0
+    for node in range(len(first) // 2, len(first)):
+        widest = max(widest, last[node] - first[node])
+    return widest
 
 
 @Loop
@@ -190,7 +215,7 @@ def nearest(Z: Array, order: Array, k: int, reach: Array, longest: Array, tree: 
     inserted in order; beyond, points are gathered and sorted.
     """
     P, rows, low, high, first, last = tree
-    inner, widest, reached = len(low) // 2, (last - first)[len(low) // 2 :].max(), len(reach) > 0
+    inner, widest, reached = len(low) // 2, widest_leaf(first, last), len(reach) > 0
     counts, total = np.empty(len(order), np.int64), 0
     index, squared = np.empty(len(order) * k, np.int64), np.empty(len(order) * k)
     values, members = np.empty(2 * k + 4 * widest), np.empty(2 * k + 4 * widest, np.int64)
@@ -217,11 +242,11 @@ def nearest(Z: Array, order: Array, k: int, reach: Array, longest: Array, tree: 
             a, b = first[node], last[node]
             to_points(z, P, a, b, line)
             if count + b - a > len(values):
-                values, members = longer(values, 0), longer(members, 0)
+                values, members = longer(values, members, 0)
             count, bound = count_in(line, a, b, rows, bound, k, values, members, count)
             if reached:
                 if more + b - a > len(beside):
-                    beside, beside_members = longer(beside, 0), longer(beside_members, 0)
+                    beside, beside_members = longer(beside, beside_members, 0)
                 for j in range(b - a):
                     if line[j] <= reach[a + j] * (1 + 1e-9):
                         beside[more], beside_members[more] = line[j], rows[a + j]
@@ -229,12 +254,12 @@ def nearest(Z: Array, order: Array, k: int, reach: Array, longest: Array, tree: 
         count = count if k <= 128 else sort_and_cut(values, members, count, k)
         kth = values[k - 1]
         if count + more > len(values):
-            values, members = longer(values, count + more), longer(members, count + more)
+            values, members = longer(values, members, count + more)
         for j in range(more):
             if beside[j] > kth:
                 count = insert(values, members, count, len(values), beside[j], beside_members[j])
         if total + count > len(index):
-            index, squared = longer(index, total + count), longer(squared, total + count)
+            squared, index = longer(squared, index, total + count)
         for j in range(count):
             index[total + j], squared[total + j] = members[j], values[j]
         counts[at], total = count, total + count
@@ -249,7 +274,9 @@ def highest(reach: Array, rows: Array, first: Array, last: Array) -> tuple[Array
         if node < len(first) // 2:
             longest[node] = max(longest[2 * node + 1], longest[2 * node + 2])
         else:
-            longest[node] = ordered[first[node] : last[node]].max()
+            longest[node] = -np.inf
+            for j in range(first[node], last[node]):
+                longest[node] = max(longest[node], ordered[j])
     return ordered, longest
 
 
@@ -262,7 +289,7 @@ def within(
     Returns (counts per row, indices, squared distances), one row after another.
     """
     P, rows, low, high, first, last = tree
-    inner, widest = len(low) // 2, (last - first)[len(low) // 2 :].max()
+    inner, widest = len(low) // 2, widest_leaf(first, last)
     counts, total = np.empty(len(order), np.int64), 0
     index, squared = np.empty(len(order) * 32, np.int64), np.empty(len(order) * 32)
     waiting, line = np.empty(128, np.int64), np.empty(widest)
@@ -284,7 +311,7 @@ def within(
             a, b = first[node], last[node]
             to_points(z, P, a, b, line)
             if total + b - a > len(index):
-                index, squared = longer(index, total + b - a), longer(squared, total + b - a)
+                squared, index = longer(squared, index, total + b - a)
             for j in range(b - a):
                 if line[j] <= radius * reach[a + j]:
                     index[total], squared[total] = rows[a + j], line[j]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
@@ -17,8 +17,10 @@ from ..engine.model import SpectralModel
 from ..extensions import Extension
 from ..extensions.samples import RowModel, Samples, check_complete
 from ..operators.operator import MarkovChain
-from . import training as trainer
 from .network import ACTIVATIONS, Network, Standardization
+
+if TYPE_CHECKING:
+    from . import training as trainer
 
 TRAINING_SOLVERS = Options("auto", "lbfgs", "adam")
 FULL_BATCH = 3000  # rows: up to this many solver="auto" is L-BFGS on all rows at once, beyond it Adam
@@ -81,6 +83,8 @@ class Net(Extension):
         Points are sorted first, so that their order does not matter. Anchors that P needs and that have no value are
         added with weight 0.
         """
+        from . import training as trainer
+
         trainer.library()
         check_complete(known, "net")
         model = known.model if self.eigen_penalty > 0 else None
@@ -117,6 +121,8 @@ class Net(Extension):
 
     def plan(self, rows: int) -> trainer.Schedule:
         """Return the training schedule for ``rows`` rows."""
+        from . import training as trainer
+
         solver = self.solver if self.solver != "auto" else "lbfgs" if rows <= FULL_BATCH else "adam"
         iterations = LBFGS_ITERATIONS if solver == "lbfgs" else trainer.passes(ADAM_ROWS, rows, *ADAM_EPOCHS)
         return trainer.Schedule(
@@ -133,6 +139,8 @@ class Net(Extension):
     def _eigen(
         self, model: RowModel, chain: MarkovChain, rows: Array, target: Standardization, values: Array
     ) -> trainer.Eigen:
+        from . import training as trainer
+
         P = markov_matrix(chain)
         order = np.asarray(cKDTree(values[rows], balanced_tree=False).indices)
         return trainer.Eigen(

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..._runtime.jit import keep_quiet
+
 if TYPE_CHECKING:
     from ...data.columns import Preparation
     from ...methods.base import SpectralEstimator
@@ -31,6 +33,8 @@ class Console:
         self.quiet, self.machine, self.aside = quiet, machine, False
         self.facts: dict[str, object] = {}
         self.notes: list[str] = []
+        if quiet or machine:
+            keep_quiet()
 
     def leave_output(self, out: Path | None) -> None:
         """Leave standard output to the table, if ``out`` says that it goes there."""
