@@ -198,6 +198,10 @@ class Affinities(Eigenproblem):
     def without_kernel(self) -> str:
         return WITHOUT_DIAGONAL
 
+    @property
+    def smaller(self) -> str:
+        return "n_neighbors=32 to keep nearest neighbours only" if isinstance(self.edges, AllPairs) else ""
+
     def cost(self, case: Case) -> Cost:
         n = case.anchors
         edges = self.edges.choose(n)
