@@ -132,6 +132,9 @@ print(most[0] - before, plan(rows, method).peak)
         ("Roseland(10, landmarks=2500, n_neighbors=None, random_state=0)", 60_000),
         pytest.param("DiffusionMaps(10)", 200_000, marks=pytest.mark.slow),
         pytest.param("DiffusionMaps(10, n_neighbors=None)", 6_000, marks=pytest.mark.slow),
+        pytest.param("KernelPCA(10)", 6_000, marks=pytest.mark.slow),
+        pytest.param("ClassicalMDS(10)", 6_000, marks=pytest.mark.slow),
+        pytest.param("Isomap(10)", 5_000, marks=pytest.mark.slow),
     ],
 )
 def test_the_estimated_peak_is_right_within_a_quarter(call, n, where, tmp_path):

@@ -44,11 +44,13 @@ def _of_machine() -> float:
 def _of_windows() -> float:
     import ctypes
 
+    amounts = ("physical", "free", "paged", "unpaged", "virtual", "room", "more")
+
     class Status(ctypes.Structure):  # MEMORYSTATUSEX
         _fields_ = (
             ("length", ctypes.c_ulong),
             ("load", ctypes.c_ulong),
-            *((name, ctypes.c_ulonglong) for name in ("physical", "free", "paged", "unpaged", "virtual", "room", "more")),
+            *((name, ctypes.c_ulonglong) for name in amounts),
         )
 
     status = Status(length=ctypes.sizeof(Status))

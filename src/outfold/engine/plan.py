@@ -1,9 +1,12 @@
 """The plan of a fit before it runs: memory and time of each stage, and the choices of "auto".
 
-Bytes are those allocated at once beside the data. Seconds are those of a core of 3 GHz with AVX2, divided by the number
-of cores; they are right within a factor of about 1.5. The plan assumes that neighbours are searched by a tree in up to
-ten features and through all pairs in more: a surface in many features takes less, noise in six to ten features may take
-more. It assumes that graphs have five times as many second neighbours as neighbours, which is right for surfaces.
+Bytes are those allocated at once beside the caller's data, with the copy of it that the model keeps. Seconds are those
+of a core of 3 GHz with AVX2, divided by the number of cores; they are right within a factor of about 1.5.
+
+Sizes do not say of what dimension the data is. The plan assumes a surface in up to ten features: neighbours are
+searched by a tree, and a graph has five times as many second neighbours as neighbours (noise in six to ten features has
+more). In more features it assumes many dimensions: neighbours are searched through all pairs, and the walk is solved
+without its second neighbours. A surface in many features takes less time, and a graph of it more memory.
 """
 
 from __future__ import annotations
@@ -152,7 +155,8 @@ def of_recipe(
         points=points,
     )
     cost = recipe.view.cost(case)
-    stages = cost.stages
+    own = 8.0 * shape[1] * (anchors if recipe.streams else shape[0])  # the rows that the model copies
+    stages = [replace(stage, bytes=stage.bytes + own) for stage in cost.stages]
     if in_memory or not recipe.streams:
         held = 8.0 * shape[0] * (components + 1)
         seconds = 0.0 if anchors == shape[0] else recipe.view.extension_seconds(case, cost.edges)

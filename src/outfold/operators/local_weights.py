@@ -249,7 +249,7 @@ class LocalWeights(Eigenproblem):
             Stage("solve", 12.0 * n * k * k + 400.0 * n * np.log2(n), 4e-8 * n * k * np.log2(n)),
         ]
         solver = "dense" if n <= DENSE_SOLVER_UP_TO else "shiftinvert"
-        return Cost(f"{k} nearest", solver, case.beside_a_tree(n, stages))
+        return Cost(f"{k} nearest", solver, case.beside_a_search(n, stages))
 
     def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
         assert isinstance(rule, BarycentricRule)

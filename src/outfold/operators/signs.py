@@ -34,11 +34,10 @@ def _probes(n: int, measure: Array, features: Array | None) -> Array:
         rows = np.arange(1, n + 1)[:, None]
         result: Array = np.sin(rows * golden * np.array([1.0, 2.0, 3.0]) + 0.5)
         return result
-    if not isinstance(features, SparseRows):
-        if np.isnan(features.min()):  # a metric that accepts NaN: replace NaN by the mean of the feature
-            missing = np.isnan(features)
-            present = np.maximum(measure @ ~missing, np.finfo(float).tiny)
-            features = np.where(missing, measure @ np.where(missing, 0.0, features) / present, features)
+    if not isinstance(features, SparseRows) and np.isnan(features.min()):
+        missing = np.isnan(features)  # a metric that accepts NaN: replace NaN by the mean of the feature
+        present = np.maximum(measure @ ~missing, np.finfo(float).tiny)
+        features = np.where(missing, measure @ np.where(missing, 0.0, features) / present, features)
     mean, deviation = mean_and_deviation(features, measure)
     scale = float(np.linalg.norm(deviation)) or 1.0
     f = np.arange(1, features.shape[1] + 1)
