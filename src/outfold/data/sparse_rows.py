@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
+from .._runtime.threads import row_blocks
 from .._runtime.typing import Array
 
 
@@ -46,7 +47,7 @@ def dense_rows(Z: Array) -> Array:
 def largest_entries(Z: Array) -> Array:
     """Return the largest absolute value in each row, (rows,)."""
     if not isinstance(Z, SparseRows):
-        dense: Array = np.abs(Z).max(axis=1)
+        dense: Array = np.maximum(Z.max(axis=1), -Z.min(axis=1))  # np.abs would copy all rows
         return dense
     found = np.zeros(len(Z))
     np.maximum.at(found, np.repeat(np.arange(len(Z)), np.diff(Z.indptr)), np.abs(Z.data))
@@ -80,8 +81,10 @@ def like_rows(Z: Array, example: Array) -> Array:
 
 
 def clip_rows(Z: Array, largest: float) -> Array:
-    """Return rows with entries clipped to +-``largest``."""
+    """Return rows with entries clipped to +-``largest``: Z itself if no entry of an array is larger."""
     if not isinstance(Z, SparseRows):
+        if Z.size and Z.max() <= largest and Z.min() >= -largest:
+            return Z
         return np.clip(Z, -largest, largest)
     return SparseRows((np.clip(Z.data, -largest, largest), Z.indices, Z.indptr), shape=Z.shape)
 
@@ -132,7 +135,10 @@ def mean_and_deviation(points: Array, share: Array) -> tuple[Array, Array]:
     """Return the mean and the standard deviation of each feature; ``share``: weights of the rows, with sum 1."""
     mean: Array = share @ points
     if not isinstance(points, SparseRows):
-        return mean, np.sqrt(share @ np.square(points - mean))
+        variance = np.zeros(len(mean))
+        for part in row_blocks(*points.shape):  # no copy of all rows
+            variance += share[part] @ np.square(points[part] - mean)
+        return mean, np.sqrt(variance)
     weights = np.repeat(share, np.diff(points.indptr))
     stored, features = np.bincount(points.indices, weights=weights, minlength=points.shape[1]), points.indices
     squares = np.bincount(features, weights=weights * np.square(points.data - mean[features]), minlength=len(mean))

@@ -165,9 +165,10 @@ def _places_of_anchors(
         return model.places[problem.order]
     if problem.normalization.of_all_rows:
         return None
-    anchors, columns = problem.anchors.at(problem.order), problem.columns
+    anchors, columns = problem.anchors, problem.columns
     if embedding is not None and anchors.index is not None:
-        return embedding[anchors.index]
+        return embedding[anchors.index[problem.order]]
+    anchors = anchors.at(problem.order)
     return model.embed(anchors.points if columns is None else anchors.points[:, columns], runner)
 
 

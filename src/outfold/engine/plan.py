@@ -1,9 +1,12 @@
 """The plan of a fit before it runs: memory and time of each stage, and the choices of "auto".
 
-Bytes are those allocated at once beside the data. Seconds are those of a core of 3 GHz with AVX2, divided by the number
-of cores; they are right within a factor of about 1.5. The plan assumes that neighbours are searched by a tree in up to
-ten features and through all pairs in more: a surface in many features takes less, noise in six to ten features may take
-more. It assumes that graphs have five times as many second neighbours as neighbours, which is right for surfaces.
+Bytes are those allocated at once beside the caller's data, with the copy of it that the model keeps. Seconds are those
+of a core of 3 GHz with AVX2, divided by the number of cores; they are right within a factor of about 1.5.
+
+Sizes do not say of what dimension the data is. The plan assumes a surface in up to ten features: neighbours are
+searched by a tree, and a graph has five times as many second neighbours as neighbours (noise in six to ten features has
+more). In more features it assumes many dimensions: neighbours are searched through all pairs, and the walk is solved
+without its second neighbours. A surface in many features takes less time, and a graph of it more memory.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data
 from ..data import sources
 from ..data.sources import InMemory
-from ..landmarks import Points
+from ..landmarks import AtMost
 from ..operators.costs import Case, Stage
 from ..solvers import Auto
 from .fit import Recipe
@@ -152,7 +155,8 @@ def of_recipe(
         points=points,
     )
     cost = recipe.view.cost(case)
-    stages = cost.stages
+    own = 8.0 * shape[1] * (anchors if recipe.streams else shape[0])  # the rows that the model copies
+    stages = [replace(stage, bytes=stage.bytes + own) for stage in cost.stages]
     if in_memory or not recipe.streams:
         held = 8.0 * shape[0] * (components + 1)
         seconds = 0.0 if anchors == shape[0] else recipe.view.extension_seconds(case, cost.edges)
@@ -170,18 +174,42 @@ def of_recipe(
 
 
 def refuse_beyond_memory(recipe: Recipe, shape: tuple[int, int], runner: Threads, in_memory: bool) -> None:
-    """Raise MemoryError if the plan exceeds the limit, with the numbers and the parameters that would fit."""
-    found = of_recipe(recipe, shape, runner, in_memory)
-    if found.fits:
+    """Raise MemoryError if the plan exceeds what is free, with the numbers and the parameters that would fit.
+
+    A kernel whose cost depends on the rows decides by them: see :class:`outfold.operators.gaussian_pairs.Survey`.
+    """
+    if recipe.view.reads_rows:
+        return
+    found, limits = of_recipe(recipe, shape, runner, in_memory), recipe.view.long_run
+    free = found.memory if limits is None else free_memory()
+    if found.peak <= min(found.memory, free):
         return
     largest = max(found.stages, key=lambda stage: stage.bytes)
+    points = "points" if found.anchors == shape[0] else "landmarks"
     told = (
-        f"{found.method} with {found.anchors} landmarks ({found.edges}) needs about {found.peak / 1e9:.2f} GB for the "
-        f"{largest.name}, and memory allows {found.memory / 1e9:.2f} GB."
+        f"{found.method} with {found.anchors} {points} ({found.edges}) needs about {found.peak / 1e9:.3g} GB for the "
+        f"{largest.name}, and "
     )
-    fewer = 0 if recipe.view.given else found.anchors
-    while fewer > 16:
-        fewer = int(fewer / 1.2)
-        if of_recipe(replace(recipe, landmarks=Points(np.empty((fewer, shape[1])))), shape, runner, in_memory).fits:
-            raise MemoryError(f"{told} landmarks={fewer} would fit, or memory='{found.peak * 1.1 / 1e9:.2f}GB'.")
-    raise MemoryError(f"{told} Pass memory='{found.peak * 1.1 / 1e9:.2f}GB'.")
+    if found.peak > free:
+        told += f"{free / 1e9:.3g} GB are free."
+    else:
+        told += f"memory allows {found.memory / 1e9:.3g} GB."
+    allowed, helps = min(found.memory, free), []
+    if fewer := _landmarks_within(allowed, recipe, shape, runner, in_memory, found.anchors):
+        helps.append(f"landmarks={fewer}")
+    if limits is not None and found.peak * 1.1 < free:
+        helps.append(f"memory='{found.peak * 1.1 / 1e9:.3g}GB'")
+    helps += [recipe.view.smaller] if recipe.view.smaller else []
+    raise MemoryError(f"{told} {'Pass ' + ', or '.join(helps) if helps else 'Take fewer rows'}.")
+
+
+def _landmarks_within(
+    allowed: float, recipe: Recipe, shape: tuple[int, int], runner: Threads, in_memory: bool, anchors: int
+) -> int | None:
+    """Return a number of landmarks with which the fit needs at most so many bytes; None if there is none."""
+    while anchors > 16 and not recipe.view.given:
+        anchors = int(anchors / 1.2)
+        fewer = replace(recipe, landmarks=AtMost(anchors))
+        if of_recipe(fewer, shape, runner, in_memory).peak <= allowed:
+            return anchors
+    return None

@@ -228,7 +228,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         self._carriers = extension, parameters.extension(self.inverse, None, name="inverse")
         rows, dtype = self._rows(X, recipe)
         limits = recipe.view.long_run
-        if limits is not None:
+        if limits is not None or not rows.sparse:  # sizes do not say what sparse rows need: `build` asks
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
         measure = measure_on(rows, sample_weight)
         notes: list[str] = []

@@ -63,7 +63,8 @@ class Brute(Search):
         return self._collect(Z, look, runner, sort=False)
 
     def _collect(self, Z: Array, look: Callable[[slice], tuple[Array, Array]], runner: Threads, *, sort: bool) -> Lists:
-        found = list(runner.map(look, row_blocks(len(Z), len(self.distances.anchors)), "neighbours"))
+        width = max(len(self.distances.anchors), Z.shape[1])  # `estimate` copies the rows of a block
+        found = list(runner.map(look, row_blocks(len(Z), width), "neighbours"))
         ptr = np.append(0, np.cumsum(np.concatenate([counts for counts, _ in found])))
         index = np.ascontiguousarray(np.concatenate([columns for _, columns in found]), dtype=np.int64)
         lists = Lists(ptr, index, self.distances.of_pairs(Z, ptr, index, runner))

@@ -200,6 +200,10 @@ class Affinities(Eigenproblem):
     def without_kernel(self) -> str:
         return WITHOUT_DIAGONAL
 
+    @property
+    def smaller(self) -> str:
+        return "n_neighbors=32 to keep nearest neighbours only" if isinstance(self.edges, AllPairs) else ""
+
     def cost(self, case: Case) -> Cost:
         n = case.anchors
         edges = self.edges.choose(n)
@@ -215,6 +219,7 @@ class Affinities(Eigenproblem):
         solver, solve = "dense" if n <= DENSE_SOLVER_UP_TO else "lanczos", Stage("solve", 0.0, 0.1)
         if n > LANCZOS_UP_TO:
             solver, solve = case.sparse_solve(n, entries)
+            solve = replace(solve, bytes=solve.bytes + 24 * entries)  # the distances and the kernel
         elif n > DENSE_SOLVER_UP_TO and small_end:
             solver = "shiftinvert"
         stages = [
@@ -222,7 +227,7 @@ class Affinities(Eigenproblem):
             Stage("graph", 16.0 * n * (k + 1) + 36 * entries, EDGE * entries),
             solve,
         ]
-        return Cost(chosen + told, solver, case.beside_a_tree(n, stages))
+        return Cost(chosen + told, solver, case.beside_a_search(n, stages))
 
     def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         found = []

@@ -237,7 +237,11 @@ class CentredProblem(Eigenproblem):
     def cost(self, case: Case) -> Cost:
         n = case.anchors
         solver, solve = case.dense_solve(n, "krylov")
-        return Cost("all pairs", solver, [Stage("kernel", 8.0 * n * n * 1.2, n * n * ENTRY / case.cores), solve])
+        kernel = Stage("kernel", 8.0 * n * n + min(case.blocks, 8.0 * n * n), n * n * ENTRY / case.cores)
+        return Cost("all pairs", solver, self._beside_points(case, [kernel, solve]))
+
+    def _beside_points(self, case: Case, stages: list[Stage]) -> list[Stage]:
+        return stages
 
     def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
         assert isinstance(rule, CentredRule)
@@ -282,6 +286,9 @@ class Kernels(CentredProblem):
 
     kernel: Named | None  # None: the kernel matrix is precomputed
     normalization: Centring
+
+    def _beside_points(self, case: Case, stages: list[Stage]) -> list[Stage]:
+        return stages if self.kernel is None else case.beside_a_search(case.anchors, stages)
 
     @property
     def given(self) -> bool:

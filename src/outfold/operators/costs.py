@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from .._runtime.threads import BLOCK_ENTRIES
 from .._runtime.typing import Array
-from ..neighbors.tree import MOST_FEATURES, TREE_FEATURES
+from ..neighbors.cells import Cells
+from ..neighbors.choice import CELLS_FROM
+from ..neighbors.tree import TREE_FEATURES
 from .operator import DENSE_SOLVER_UP_TO
 
 FLOPS = 2.5e10  # floating-point operations a second in a matrix product, on one core
@@ -13,6 +16,8 @@ ENTRY = 4e-9  # seconds for an entry of a dense kernel: its distance, exponentia
 VISIT = 1.8e-7  # seconds for each neighbour in a tree search
 EDGE = 3e-8  # seconds for an edge of a graph, until it is an entry of the operator
 PRODUCT = 4e-9  # seconds for a term of a sparse product
+SECOND_NEIGHBORS = 5  # second neighbours per neighbour: right for surfaces
+KRYLOV_COLUMNS = 120  # columns that a block Krylov space usually reaches, of 200 at most
 
 
 @dataclass(frozen=True)
@@ -50,16 +55,31 @@ class Case:
         """Return the seconds to find the ``k`` nearest anchors of each of ``rows`` rows."""
         return search_seconds(self.features, rows, anchors, k) / self.cores
 
-    def beside_a_tree(self, n: int, stages: list[Stage]) -> list[Stage]:
-        """Return the stages, each with the memory of a tree over n points if there are few enough features."""
-        held = 10.0 * n * self.features if self.features <= MOST_FEATURES else 0.0  # its points and boxes
-        return [replace(stage, bytes=stage.bytes + held) for stage in stages]
+    @property
+    def blocks(self) -> float:
+        """The bytes of the blocks of rows that the threads compute at a time."""
+        return 8.0 * BLOCK_ENTRIES * self.cores
+
+    def beside_a_search(self, n: int, stages: list[Stage]) -> list[Stage]:
+        """Return the stages, each with the memory of a neighbour search among n points."""
+        return [replace(stage, bytes=stage.bytes + self._search_bytes(n)) for stage in stages]
+
+    def _search_bytes(self, n: int) -> float:
+        if self.features <= TREE_FEATURES:
+            return 18.0 * n * self.features  # the points in the order of a tree, those of its leaves, and its boxes
+        if n >= CELLS_FROM:
+            # the points about the centres, in single precision; blocks of rows, which have many features
+            return 4.0 * n * self.features + 2 * self.blocks * max(1.0, self.features / Cells.row_entries)
+        return 8.0 * n * (self.features + 2)  # the points about their mean
 
     def dense_solve(self, n: int, large: str = "lanczos") -> tuple[str, Stage]:
         """Return the solver of a dense operator (``large``: beyond dense sizes) and its stage."""
         small = n <= DENSE_SOLVER_UP_TO
         flops = 5 * n**3 if small else 4.0 * n * n * 6 * (self.components + 10)
-        return ("dense" if small else large), Stage("solve", 2.2 * 8 * n * n, flops / FLOPS / self.cores)
+        tables = 2.2  # the matrix, its copy without known pairs, and vectors
+        if large == "krylov" and not small:  # products with the matrix only
+            tables = 1 + 2 * KRYLOV_COLUMNS / n
+        return ("dense" if small else large), Stage("solve", tables * 8 * n * n, flops / FLOPS / self.cores)
 
     def sparse_solve(self, n: int, entries: float) -> tuple[str, Stage]:
         """Return the solver of a large sparse operator and its stage."""

@@ -315,10 +315,10 @@ class Geodesic(Eigenproblem):
         solver, solve = case.dense_solve(m, "krylov")
         stages = [
             Stage("neighbours", 34.0 * n * 11, case.search(n, n, 11)),
-            Stage("geodesics", 8.0 * n * m + 8.0 * m * m, n * m * 1e-8 / case.cores),
+            Stage("geodesics", 8.0 * n * m + 8.0 * m * m + 40.0 * n * 11, n * m * 1e-8 / case.cores),
             replace(solve, bytes=solve.bytes + 8.0 * n * m),
         ]
-        return Cost("geodesics", solver, case.beside_a_tree(n, stages))
+        return Cost("geodesics", solver, case.beside_a_search(n, stages))
 
     def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
         assert isinstance(rule, CentredRule)

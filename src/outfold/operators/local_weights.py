@@ -28,9 +28,10 @@ from ..graphs import components
 from ..graphs.pair_statistics import lists_of_mass, select_nearest
 from ..landmarks import Anchors, along_the_tree
 from ..neighbors import Lists, Search
+from ..neighbors.tree import TREE_FEATURES
 from ..trust import Nearness
 from .concerns import Concern, Importance, contrasts_only
-from .costs import Case, Cost, Stage
+from .costs import SECOND_NEIGHBORS, Case, Cost, Stage
 from .directions import LOOKED
 from .expansion import EigenPairs, Expansion, SmallEndKernel
 from .operator import DENSE_SOLVER_UP_TO, Normalization, Operator, ResidualOperator, RowRule, Rows
@@ -243,14 +244,17 @@ class LocalWeights(Eigenproblem):
             )
 
     def cost(self, case: Case) -> Cost:
-        n, k = case.anchors, self.k
+        n, k, surface = case.anchors, self.k, case.features <= TREE_FEATURES
+        entries = n * min(n, k * min(k, SECOND_NEIGHBORS) if surface else k * k)
+        # factors of graphs in two dimensions, and in three: entries of 12 bytes (George 1973)
+        factors = 16.0 * n * np.log2(n) if surface else 20.0 * n ** (4 / 3)
         stages = [
             Stage("neighbours", 34.0 * n * (k + 1), case.search(n, n, k)),
             Stage("weights", 16.0 * n * k, n * k**2 * 3e-9 / case.cores),
-            Stage("solve", 12.0 * n * k * k + 400.0 * n * np.log2(n), 4e-8 * n * k * np.log2(n)),
+            Stage("solve", 12.0 * (3 * entries + factors), 4e-8 * n * k * np.log2(n)),
         ]
         solver = "dense" if n <= DENSE_SOLVER_UP_TO else "shiftinvert"
-        return Cost(f"{k} nearest", solver, case.beside_a_tree(n, stages))
+        return Cost(f"{k} nearest", solver, case.beside_a_search(n, stages))
 
     def kernel_between(self, rule: RowRule, pairs: EigenPairs) -> Expansion:
         assert isinstance(rule, BarycentricRule)

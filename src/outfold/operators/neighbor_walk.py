@@ -37,6 +37,7 @@ from ..graphs.nearest import NearestAnchors, Shared
 from ..kernels import GaussianKernel
 from ..landmarks import Anchors, along_the_graph, along_the_tree, given_columns, holds_every_row
 from ..neighbors.transformers import NeighborsTransformer
+from ..neighbors.tree import TREE_FEATURES
 from .affinity_graph import disconnected_note, largest_component
 from .concerns import Concern, Importance
 from .costs import EDGE, PRODUCT, Case, Cost, Stage
@@ -342,20 +343,24 @@ class NeighborWalk(Eigenproblem):
         if isinstance(self.normalization, Generator) and isinstance(self.k, str):
             k = min(max(2, n // 2), int(self.normalization.neighbors(n, self.normalization.dim or 2.0)[1]))
         entries = SECOND_NEIGHBORS * 1.0 * n * k
-        solver, solve = "dense" if n <= DENSE_SOLVER_UP_TO else "lanczos", Stage("solve", 8.0 * entries, 0.1)
-        if n > LANCZOS_UP_TO:
+        # the distances, W, its square root, and both transposed, of the walk; then the vectors
+        walk = Stage("solve", 60.0 * n * k + 16.0 * n * (2 * case.components + 20), 0.1)
+        solver, solve = "dense" if n <= DENSE_SOLVER_UP_TO else "lanczos", walk
+        few = case.features > TREE_FEATURES and isinstance(self.normalization, Markov)
+        if n > LANCZOS_UP_TO and not few:
             solver, solve = case.sparse_solve(n, entries)
         elif n > DENSE_SOLVER_UP_TO and isinstance(self.normalization, Unnormalized | Generator):
             solver = "shiftinvert"
         if solver == "dense":
             solve = Stage("solve", 2.2 * 8 * n * n, 0.1)
+        products = 0.0 if few else PRODUCT * n * k * k / case.cores
         stages = [
             Stage("neighbours", 40.0 * n * (k + 8), case.search(n, n, k)),
-            Stage("graph", 40.0 * n * k + 36 * entries, EDGE * n * k + PRODUCT * n * k * k / case.cores),
+            Stage("graph", 80.0 * n * k + (0 if few else 30 * entries), EDGE * n * k + products),
             solve,
         ]
         told = ("auto: " if isinstance(self.k, str) else "") + f"{k} nearest of each point"
-        return Cost(told, solver, case.beside_a_tree(n, stages))
+        return Cost(told, solver, case.beside_a_search(n, stages))
 
     def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         found = []

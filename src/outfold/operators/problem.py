@@ -107,6 +107,11 @@ class Eigenproblem:
         return "Scale the features"
 
     @property
+    def smaller(self) -> str:
+        """The parameters, beside fewer landmarks, that make a fit need less memory; empty if there are none."""
+        return ""
+
+    @property
     def reads_rows(self) -> bool:
         """Whether ``cost`` depends on the rows (``Case.points``), not on sizes alone."""
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._runtime.threads import row_blocks
 from .._runtime.typing import Array
 from ..data.sparse_rows import SparseRows, mean_and_deviation, sum_entries
 
@@ -33,11 +34,10 @@ def _probes(n: int, measure: Array, features: Array | None) -> Array:
         rows = np.arange(1, n + 1)[:, None]
         result: Array = np.sin(rows * golden * np.array([1.0, 2.0, 3.0]) + 0.5)
         return result
-    if not isinstance(features, SparseRows):
-        missing = np.isnan(features)
-        if missing.any():  # a metric that accepts NaN: replace NaN by the mean of the feature
-            present = np.maximum(measure @ ~missing, np.finfo(float).tiny)
-            features = np.where(missing, measure @ np.where(missing, 0.0, features) / present, features)
+    if not isinstance(features, SparseRows) and np.isnan(features.min()):
+        missing = np.isnan(features)  # a metric that accepts NaN: replace NaN by the mean of the feature
+        present = np.maximum(measure @ ~missing, np.finfo(float).tiny)
+        features = np.where(missing, measure @ np.where(missing, 0.0, features) / present, features)
     mean, deviation = mean_and_deviation(features, measure)
     scale = float(np.linalg.norm(deviation)) or 1.0
     f = np.arange(1, features.shape[1] + 1)
@@ -50,7 +50,8 @@ def _probes(n: int, measure: Array, features: Array | None) -> Array:
             entries = np.sin((features.data - mean[at]) / scale * speed[at] + phase[at]) - absent[at]
             out[:, k] = (sum_entries(features, entries) + absent.sum()) / len(f)
         else:
-            out[:, k] = np.sin((features - mean) / scale * speed + phase).mean(axis=1)
+            for block in row_blocks(n, features.shape[1]):
+                out[block, k] = np.sin((features[block] - mean) / scale * speed + phase).mean(axis=1)
     out -= measure @ out
     spread = np.sqrt(measure @ out**2)
     return out / np.where(spread > 0, spread, 1.0)
