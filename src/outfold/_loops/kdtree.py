@@ -93,16 +93,34 @@ def to_children(z: Array, node: int, low: Array, high: Array) -> tuple[float, fl
 
 
 @Loop
-def leaves(Z: Array, low: Array, high: Array, start: int, stop: int) -> Array:
-    """Return the leaf of each row start..stop: at each node the search goes to the child whose box is nearer."""
-    leaf = np.empty(stop - start, np.int64)
+def leaves(Z: Array, low: Array, high: Array, sides: Array, halvings: int, start: int, stop: int) -> Array:
+    """Return the part of space in which each row start..stop falls: near ones have near numbers, from 0.
+
+    At each node the search goes to the child that is nearer along ``sides[node]``. The box of the leaf is then halved
+    ``halvings`` times along its longest side, so a leaf has 2^halvings parts.
+    """
+    part, features = np.empty(stop - start, np.int64), Z.shape[1]
+    floor, ceiling = np.empty(features), np.empty(features)
     for i in range(start, stop):
         node = 0
         while node < len(low) // 2:
-            left, right = to_children(Z[i], node, low, high)
-            node = 2 * node + 1 if left <= right else 2 * node + 2
-        leaf[i - start] = node
-    return leaf
+            side, left, right = sides[node], 2 * node + 1, 2 * node + 2
+            node = left if Z[i, side] - high[left, side] <= low[right, side] - Z[i, side] else right
+        number = node - len(low) // 2
+        for f in range(features):
+            floor[f], ceiling[f] = low[node, f], high[node, f]
+        for _ in range(halvings):
+            side = 0
+            for f in range(features):
+                if ceiling[f] - floor[f] > ceiling[side] - floor[side]:
+                    side = f
+            middle = (floor[side] + ceiling[side]) / 2
+            if Z[i, side] > middle:
+                number, floor[side] = 2 * number + 1, middle
+            else:
+                number, ceiling[side] = 2 * number, middle
+        part[i - start] = number
+    return part
 
 
 @Loop

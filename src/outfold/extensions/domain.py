@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from .. import neighbors
-from .._runtime.threads import Threads
+from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import NAN, SPARSE_ROWS, Array, Axes
 from ..data.places import find_places, hash_rows
 from ..data.sparse_rows import as_rows, stack_rows
@@ -178,9 +178,14 @@ class Domain:
 
     @staticmethod
     def _add_isolation(facts: RowFacts, Z: Array, search: Search, isolation: Isolation, runner: Threads) -> RowFacts:
-        def of(points: Array) -> Array:
-            lists = search.closest(clip_entries(points), max(1, isolation.count), Threads(1))
-            return isolation.facts(lists.ptr, lists.index, lists.squared)
+        order = search.arrange(Z, runner)  # a tree finds near rows faster one after another
+        found = np.empty((len(Z), 2))
 
-        found = by_blocks(of, Z, 2, search.row_entries, runner)
+        def fill(block: slice) -> None:
+            at = order[block]
+            lists = search.closest(clip_entries(as_rows(Z[at])), max(1, isolation.count), Threads(1))
+            with np.errstate(over="ignore", invalid="ignore"):
+                found[at] = isolation.facts(lists.ptr, lists.index, lists.squared)
+
+        runner.each(fill, row_blocks(len(Z), search.row_entries), "trust")
         return replace(facts, isolation=found[:, 0], distance=found[:, 1])

@@ -54,6 +54,7 @@ class Shared:
     lists: Lists
     shares: Array | None  # how much of a neighbour each entry is, tapered; None: all are 1
     unit: Array
+    taper: Array | None  # the factor of each entry that is part of its share; None: nothing is tapered
 
 
 class NearestSeen(NamedTuple):
@@ -95,7 +96,7 @@ class NearestAnchors(Geometry):
         floor = unit_floor(shared.unit, counted)
         shared = replace(shared, unit=np.maximum(shared.unit, floor))
         graph = replace(graph, unit=shared.unit, floor=floor)
-        lonely = graph.log_mass(shared.lists, without_self=True)
+        lonely = graph.log_mass(shared.lists, shared.taper, without_self=True)
         reference = Reference.of(np.maximum(lonely, LOG_FLOOR), measure)
         return graph, shared, reference
 
@@ -161,9 +162,10 @@ class NearestAnchors(Geometry):
         if (kept < counts).any():
             nearest = np.arange(len(lists.index)) - np.repeat(lists.ptr[:-1], counts) < np.repeat(kept, counts)
             shares, lists = shares[nearest], lists.select(nearest)
-        if self.tapers:
-            shares *= self._taper(lists)
-        return Shared(lists, None if (shares == 1).all() else shares, np.maximum(unit, self.floor))
+        taper = self._taper(lists) if self.tapers else None
+        if taper is not None:
+            shares *= taper
+        return Shared(lists, None if (shares == 1).all() else shares, np.maximum(unit, self.floor), taper)
 
     def _taper(self, lists: Lists) -> Array:
         """Return the factor of each entry. R^2 is a mean over the last neighbour's count: continuous in weights."""
@@ -200,13 +202,16 @@ class NearestAnchors(Geometry):
         csr.mean_at_rank(lists.ptr, entries, values[order], shares, float(self.k), out, 0, len(out))
         return out
 
-    def log_mass(self, lists: Lists, without_self: bool = False) -> Array:
-        """Return the log of the mass of each row in units of the anchors; -inf if it has no entry."""
+    def log_mass(self, lists: Lists, taper: Array | None = None, without_self: bool = False) -> Array:
+        """Return the log of the mass of each row in units of the anchors; -inf if it has no entry.
+
+        ``taper``: the factors of the entries, if they are known.
+        """
         logs = -0.5 * lists.squared / np.square(self.unit)[lists.index]
         if not self._whole:
             logs += np.log(self.counted[lists.index])
         if self.tapers:
-            logs += np.log(self._taper(lists))
+            logs += np.log(self._taper(lists) if taper is None else taper)
         if without_self:  # as a new row sees the anchors, which lies on none of them
             logs[lists.squared == 0] = -np.inf
         largest = np.maximum.reduceat(logs, lists.ptr[:-1])
@@ -236,7 +241,7 @@ class NearestAnchors(Geometry):
             out = csr_array((out.data[keep], out.indices[keep], ptr), shape=out.shape)
         lists = shared.lists
         facts = None if self.isolation is None else self.isolation.facts(lists.ptr, lists.index, lists.squared)
-        return NearestSeen(out, shared.unit, np.where(beyond, -np.inf, self.log_mass(lists)), facts)
+        return NearestSeen(out, shared.unit, np.where(beyond, -np.inf, self.log_mass(lists, shared.taper)), facts)
 
     def cross(self, Z: Array) -> csr_array:
         return self.look(Z).values

@@ -17,7 +17,8 @@ from .brute import Brute
 from .lists import Lists
 from .search import Reaches, Search
 
-LEAF = 16  # points in a leaf
+LEAF = 32  # points in a leaf
+ROWS_PER_PART = 4  # rows that are searched one after another: the nearer they are, the better one bounds the next
 TREE_ALWAYS_UP_TO = 5  # features up to which a tree is quicker than all pairs for any points
 TREE_FEATURES = 10  # features up to which a tree is expected to be quicker, before the points are tested
 MOST_FEATURES = 128  # with more features no tree is tried
@@ -31,7 +32,7 @@ class Tree(Search):
     distances: Annotated[SearchedDistances, Axes("n d")]
     exact: bool = True
     recall: ClassVar[None] = None
-    row_entries: ClassVar[int] = 64
+    row_entries: ClassVar[int] = 128
 
     @cached_property
     def tree(self) -> kdtree.Boxes:
@@ -62,15 +63,27 @@ class Tree(Search):
         return self._walk(Z, runner, lambda Z, order: kdtree.nearest(Z, order, k, reach, longest, self.tree))
 
     def arrange(self, Z: Array, runner: Threads) -> Array:
-        """Return the rows sorted by the leaf in which they fall."""
-        leaf = np.empty(len(Z), np.int64)
+        """Return the rows sorted by the part of space in which they fall."""
+        part, halvings = np.empty(len(Z), np.int64), self._halvings(len(Z))
         _, _, low, high, _, _ = self.tree
 
         def look(block: slice) -> None:
-            leaf[block] = kdtree.leaves(Z, low, high, block.start, block.stop)
+            part[block] = kdtree.leaves(Z, low, high, self._sides, halvings, block.start, block.stop)
 
         runner.run(look, row_blocks(len(Z), 64))
-        return _order(leaf, len(low))
+        return _order(part)
+
+    @cached_property
+    def _sides(self) -> Array:
+        """The longest side of each node's box, along which it is cut."""
+        _, _, low, high, _, _ = self.tree
+        sides: Array = np.argmax(high - low, axis=1)
+        return sides
+
+    def _halvings(self, rows: int) -> int:
+        """Return how often to halve a leaf for parts of about ``ROWS_PER_PART`` of the rows, at most 6 times."""
+        leaves = (len(self.tree[2]) + 1) // 2
+        return int(np.clip(np.log2(max(rows / leaves / ROWS_PER_PART, 1)), 0, 6))
 
     def group(self, reach: Array) -> Reaches:
         """Return the squared reach in the order of leaves, and the largest one in each node."""
@@ -87,7 +100,8 @@ class Tree(Search):
         _, _, low, high, _, _ = self.tree
 
         def look(block: slice) -> tuple[Array, Array, Array, Array]:
-            order = block.start + _order(kdtree.leaves(Z, low, high, block.start, block.stop), len(low))
+            halvings = self._halvings(block.stop - block.start)
+            order = block.start + _order(kdtree.leaves(Z, low, high, self._sides, halvings, block.start, block.stop))
             return order, *visit(Z, order)
 
         found = dict(enumerate(runner.map(look, row_blocks(len(Z), 64), "neighbours")))
@@ -105,9 +119,8 @@ class Tree(Search):
         return Lists(ptr, index, squared)
 
 
-def _order(leaf: Array, nodes: int) -> Array:
-    """Return the rows sorted by their leaves, and by their number within a leaf."""
-    number = leaf - nodes // 2  # the leaves are the last nodes
-    if nodes // 2 < 1 << 16:
-        number = number.astype(np.uint16)  # NumPy sorts short integers by their digits, in linear time
-    return np.argsort(number, kind="stable")
+def _order(part: Array) -> Array:
+    """Return the rows sorted by their parts, and by their number within a part."""
+    if part.max(initial=0) < 1 << 16:
+        part = part.astype(np.uint16)  # NumPy sorts short integers by their digits, in linear time
+    return np.argsort(part, kind="stable")
