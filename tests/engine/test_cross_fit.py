@@ -1,5 +1,7 @@
 """Fits of parts: errors are those of folds fitted anew, and of samples."""
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import pytest
 from scipy.linalg import orthogonal_procrustes
@@ -13,7 +15,8 @@ from outfold.data.sources import InMemory
 from outfold.engine import cross_fit
 from outfold.engine.fit import fit_recipe
 from outfold.exceptions import SpectrumWarning
-from outfold.extensions import Auto
+from outfold.extensions import Auto, KernelRidge
+from outfold.extensions.samples import Extension, Samples
 
 
 @pytest.mark.parametrize(
@@ -88,3 +91,35 @@ def test_a_sample_in_local_units_is_fitted_by_the_same_rule():
     np.testing.assert_allclose(part.embedding, DiffusionMaps(2).fit(part.X).embedding_, atol=1e-10)
     assert of_parts.view == recipe.view
     assert cross_fit.draw_sample(InMemory(S), recipe, found, 400, RUNNER)[0].embedding is found.embedding
+
+
+@dataclass(frozen=True)
+class Counted(Extension):
+    """The mean of the values, or another extension; counts its fits."""
+
+    name: str
+    inner: Extension | None
+    fitted: list = field(default_factory=list, compare=False)
+
+    def fit(self, samples, runner):
+        self.fitted.append(len(samples.points))
+        return (self.inner or KernelRidge(1e4, 1e6)).fit(samples, runner)
+
+
+def test_extensions_that_are_far_behind_are_not_fitted_to_every_part(monkeypatch):
+    rng = np.random.default_rng(0)
+    places = rng.uniform(size=(600, 2))
+    known = Samples.of(places, np.sin(3 * places) + 0.01 * rng.normal(size=(600, 2)), np.ones(600))
+    good, near, mean = (
+        Counted(name, inner)
+        for name, inner in [("good", KernelRidge(0.1, 1e-3)), ("near", KernelRidge(0.11, 1e-3)), ("mean", None)]
+    )
+    table = cross_fit.compare_maps(known, [mean, good, near], 5, RUNNER)
+    assert [len(one.fitted) for one in (good, near, mean)] == [5, 5, 1]  # a part has 120 held-out rows
+    assert table[-1].extension.name == "mean"
+    assert 0.9 < table[-1].error < 1.1  # as far as it was seen: the spread of the values
+    monkeypatch.setattr(cross_fit, "ROWS_BEFORE_LEAVING", 600)
+    full = cross_fit.compare_maps(known, [mean, good, near], 5, RUNNER)
+    assert [one.extension.name for one in full] == [one.extension.name for one in table]
+    assert [one.error for one in full[:2]] == [one.error for one in table[:2]]
+    assert len(mean.fitted) == 6

@@ -30,6 +30,8 @@ Invert: TypeAlias = Callable[[Samples], FittedExtension]  # fits the inverse tra
 MOST_TURN = 20.0  # degrees by which the subspace of one of ten folds may turn
 LEAST_GAP = 0.2  # relative gap after the last coordinate: with less, a few rows more may exchange it for the next
 LOOKED_BEYOND = 5  # coordinates beyond those asked for, to find a clear gap
+ROWS_BEFORE_LEAVING = 100  # held-out rows before extensions that are behind leave a comparison
+FAR_BEHIND = 1.25  # times the error of the best after one fold; its root after two, and so on
 SWITCH_MARGIN = 0.5  # standard errors by which another extension must beat `Nystrom`, the method's own rule
 
 
@@ -328,16 +330,48 @@ def subspace_angle(moving: Array | None, fixed: Array) -> float:
 
 
 def compare_maps(known: Samples, specs: Sequence[Extension], count: int, runner: Threads) -> list[Candidate]:
-    """Return the held-out error of each extension of fixed values, best first; only the extension is fitted anew."""
+    """Return the held-out error of each extension of fixed values, best first; only the extension is fitted anew.
+
+    An extension that is far behind on enough held-out rows is not fitted to the other folds.
+    """
     label = np.random.default_rng(SEED).permutation(len(known.points)) % count
-    squares = []
+    squares = np.full((count, len(specs)), np.nan)
     bar = runner.bar("way back", len(label))
-    for fold in np.unique(label):
+    for fold in range(count):
         held, part = label == fold, known.part(np.flatnonzero(label != fold))
         share = known.measure[held] / known.measure[held].sum()
-        models = (spec.fit(part, runner) for spec in specs)
-        left = [model.embed(known.points[held], runner) - known.values[held] for model in models]
-        squares.append([share @ (part**2).sum(axis=1) for part in left])
+        running = _in_the_race(squares[:fold], int((label < fold).sum()))
+        for at, spec in enumerate(specs):
+            if not running[at]:
+                continue
+            left = spec.fit(part, runner).embed(known.points[held], runner) - known.values[held]
+            error = float(share @ (left**2).sum(axis=1))
+            squares[fold, at] = error if np.isfinite(error) else np.inf
         bar.update(int(held.sum()))
     bar.close()
-    return _rank(specs, np.array(squares), _spread(known.values, known.measure))
+    return _rank(specs, _fill_in(squares), _spread(known.values, known.measure))
+
+
+def _in_the_race(squares: Array, rows: int) -> Array:
+    """Return which extensions may still be the best, (specs,), from their squared errors on ``rows`` held-out rows."""
+    if rows < ROWS_BEFORE_LEAVING:
+        return np.ones(squares.shape[1], bool)
+    running = ~np.isnan(squares[-1])
+    behind = _log_errors(squares)
+    inside: Array = running & ~(behind > behind[running].min() + np.log(FAR_BEHIND) / len(squares))
+    return inside
+
+
+def _log_errors(squares: Array) -> Array:
+    """Return the mean over folds of the logs of the errors, (specs,); NaN where an extension left the race."""
+    logs: Array = np.log(np.clip(squares, 1e-300, 1e300)).mean(axis=0) / 2
+    return logs
+
+
+def _fill_in(squares: Array) -> Array:
+    """Return the squared errors, those of folds that an extension was not fitted to in proportion to the best one's."""
+    best = int(np.nanargmin(_log_errors(squares)))
+    ratios = np.clip(squares, 1e-300, 1e300) / np.clip(squares[:, [best]], 1e-300, 1e300)
+    usual = np.exp(np.nanmean(np.log(ratios), axis=0))
+    filled: Array = np.where(np.isnan(squares), squares[:, [best]] * usual, squares)
+    return filled
