@@ -68,7 +68,7 @@ def test_networks_refuse_sparse_features_and_say_why(estimator):
             "Valid: 'auto', 'adaptive', 'variable', 'gaussian', 'cosine', 'self_tuning', .*, 'precomputed'",
         ),
         ({"metric": "euclid"}, "Valid: .*'cosine'.*'euclidean'.*'precomputed'"),
-        ({"solver": "magic"}, "Valid: 'auto', 'dense', 'lanczos', 'shift_invert', 'lobpcg'"),
+        ({"solver": "magic"}, "Valid: 'auto', 'dense', 'lanczos', 'filtered', 'shift_invert', 'lobpcg'"),
         ({"landmarks": "all"}, "landmarks='all' is not known"),
         ({"landmarks": 61}, r"landmarks=61 .*\(60\)"),
         ({"landmarks": 1}, "landmarks=1 must be a whole number >= 2"),

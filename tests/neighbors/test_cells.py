@@ -8,7 +8,7 @@ from outfold import DiffusionMaps, LaplacianEigenmaps, graphs, load
 from outfold._loops import cells as loops
 from outfold._runtime.threads import Threads
 from outfold.distances import Distances, Metric
-from outfold.neighbors import build
+from outfold.neighbors import build, cells
 from outfold.neighbors.brute import Brute
 from outfold.neighbors.cells import RECALLED, Cells
 
@@ -182,3 +182,16 @@ def test_a_union_graph_takes_its_reverse_edges_from_the_cells(monkeypatch):
 def test_cells_are_for_euclidean_distances():
     with pytest.raises(ValueError, match="search='cells' is for Euclidean"):
         build(Metric("cosine").fit(X), "cells")
+
+
+@pytest.mark.parametrize("rule", [graphs.Union(8, search="cells"), graphs.Mutual(12, search="cells")], ids=str)
+def test_edges_that_cells_find_from_both_ends_are_the_same_for_new_rows(rule, monkeypatch):
+    monkeypatch.setattr(cells, "AIMED", 0.5)  # so few cells that many neighbours are listed by one end only
+    X = np.random.default_rng(0).normal(size=(1500, 10))
+    model = quietly(DiffusionMaps(3, n_neighbors=rule, components="largest").fit, X)
+    assert model.report_.recall < 0.8
+    W = model.graph_
+    assert abs(W - W.T).max() < 1e-15
+    inside = np.flatnonzero(~np.isnan(model.embedding_).any(axis=1))[::7]
+    again = quietly(model.transform, X[inside])
+    np.testing.assert_allclose(again, model.embedding_[inside], rtol=0, atol=1e-10 * np.abs(again).max())

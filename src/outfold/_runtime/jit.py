@@ -73,7 +73,7 @@ class Loop(Generic[P, R]):
         called = {name: loop.compiled if cached else loop._compile(cached) for name, loop in loops.items()}
         function = FunctionType(self.plain.__code__, {**known, **called}, self.plain.__name__)
         function.__qualname__ = f"{self.plain.__qualname__}_{_VERSION}"
-        compiled: Callable[P, R] = _without_literals(_jitted(function, cached, self.fastmath))
+        compiled: Callable[P, R] = _without_literals(_jit(function, cached, self.fastmath))
         return compiled
 
 
@@ -93,7 +93,7 @@ def _numba() -> ModuleType:
     return numba
 
 
-def _jitted(function: FunctionType, cached: bool, fastmath: set[str]) -> Callable[..., R]:
+def _jit(function: FunctionType, cached: bool, fastmath: set[str]) -> Callable[..., R]:
     """Return what numba makes of ``function``, cached in the first folder that can be used, if ``cached``."""
     numba = _numba()
     jit: Callable[..., Callable[..., Callable[..., R]]] = partial(numba.njit, nogil=True, fastmath=fastmath)

@@ -40,3 +40,7 @@ __all__ = [
     "open_table",
     "prepare",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

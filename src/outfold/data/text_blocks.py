@@ -30,7 +30,7 @@ _QUOTE, _RETURN, _LINE = b'"', b"\r", b"\n"
 Block: TypeAlias = tuple[Array, list[Sequence[Any]]]
 
 
-class Cells(Protocol):
+class ArrowColumn(Protocol):
     """The methods of an Arrow column that are used here."""
 
     @property
@@ -122,7 +122,7 @@ def _spell_missing() -> list[str]:
     return sorted({"".join(letters) for mixture in mixtures for letters in mixture})
 
 
-def _floats(column: Cells) -> Array:
+def _floats(column: ArrowColumn) -> Array:
     """Return a column as float64, NaN where a value is missing; raise ValueError at a cell that is no number."""
     arrow, compute = extra("pyarrow", "io"), extra("pyarrow.compute", "io")
     if arrow.types.is_floating(column.type):

@@ -115,7 +115,7 @@ def _neighbors(view: LandmarkDiffusion, m: int) -> int | None:
 
 
 def _gram_bytes(m: int, k: int | None) -> float:
-    return 8.0 * m * m if k is None else 12.0 * m * min(m, landmark_passes.SECOND_NEIGHBORS_PER_NEIGHBOR * k)
+    return 8.0 * m * m if k is None else 12.0 * m * min(m, costs.SECOND_NEIGHBORS_PER_NEIGHBOR * k)
 
 
 def _typical(features: int, m: int, k: int | None) -> Rates:

@@ -63,7 +63,7 @@ class Report:
     ]  #: how much the row rule magnifies rounding, at least 1 (max lambda^(t-1) for diffusion)
     extension_gap: Annotated[float, FREE]  #: largest ``|transform - spectral embedding|`` over a sample of the anchors
     features: str = ""  #: how features were used, and the range of their standard deviations; "" if they do not matter
-    products: int = 0  #: products of the matrix with a vector, of which the solver made its answer and checked it
+    products: int | None = None  #: products of the matrix with a vector that the solver computed; None: not counted
     extension: str = "nystrom"
     candidates: tuple[Any, ...] = field(default=(), repr=False)  #: extensions that "auto" compared, best first
     warnings: tuple[str, ...] = field(default=())
@@ -78,6 +78,7 @@ class Report:
 
     def __str__(self) -> str:
         sizes = ", ".join(map(str, self.component_sizes[:5])) + (", ..." if self.components > 5 else "")
+        products = "" if self.products is None else f"; {self.products} products"
         rows: list[tuple[str, Any]] = [
             ("data", f"{self.n_samples} rows x {self.n_features} features, {self.n_anchors} anchors"),
             ("graph", f"{self.edges}; {self.degree:.4g} a row"),
@@ -88,8 +89,7 @@ class Report:
             ),
             (
                 "solver",
-                f"{self.solver}: {self.solver_why}; {self.products} products; residual {self.residual:.1e} of the "
-                "distance to trivial",
+                f"{self.solver}: {self.solver_why}{products}; residual {self.residual:.1e} of the distance to trivial",
             ),
             (
                 "extension",

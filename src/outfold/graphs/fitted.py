@@ -127,7 +127,8 @@ class SparseGraph(Graph):
         near = csr_array((np.empty(len(back), np.int8), back, back_ptr), shape=(n, n)).tocsc()  # its transposed pattern
         # j is among the k nearest of i, or i among those of j
         ptr, index = csr.union_rows(near.indptr, near.indices, back_ptr, back)
-        return self._as_csr(self._measure(self.anchors, ptr, index, runner), self.anchors, self.sigma, runner)
+        kept = self._both_ways(self.anchors, self._measure(self.anchors, ptr, index, runner), runner)
+        return self._as_csr(kept, self.anchors, self.sigma, runner)
 
     @property
     def row_entries(self) -> int:
@@ -189,7 +190,12 @@ class SparseGraph(Graph):
             own, theirs = np.repeat(radii, np.diff(lists.ptr)), self.radii[lists.index]
             limit = np.minimum(own, theirs) if self.kind == "mutual" else np.maximum(own, theirs)
             kept = lists.select(lists.squared <= limit)
-        return self._as_csr(kept, Z, sigma, runner)
+        return self._as_csr(self._both_ways(Z, kept, runner), Z, sigma, runner)
+
+    def _both_ways(self, Z: Array, lists: Lists, runner: Threads) -> Lists:
+        """Return the entries that the search finds from either end."""
+        found = self.search.both_ways(Z, lists, runner)
+        return lists if found is None else lists.select(found)
 
     def _nearest_lists(self, Z: Array, runner: Threads) -> Lists | None:
         """Return the nearest anchors of each row; for a union also the anchors whose own radius reaches the row."""

@@ -17,7 +17,7 @@ from ..methods.base import SpectralEstimator
 _TRIVIAL = {"DiffusionMaps": 1.0, "Roseland": 1.0, "LaplacianEigenmaps": 0.0}  # eigenvalue of the constant eigenvector
 
 
-class Cells(Protocol):
+class CellTable(Protocol):
     """An AnnData object, or anything with these fields."""
 
     X: Any
@@ -25,11 +25,11 @@ class Cells(Protocol):
     obsp: MutableMapping[str, Any]
     uns: MutableMapping[str, Any]
 
-    def copy(self) -> Cells: ...
+    def copy(self) -> CellTable: ...
 
 
 def embed(
-    adata: Cells,
+    adata: CellTable,
     method: SpectralEstimator | None = None,
     *,
     use_rep: str = "X_pca",
@@ -37,7 +37,7 @@ def embed(
     key_added: str = "outfold",
     trivial: bool = False,
     copy: bool = False,
-) -> Cells | None:
+) -> CellTable | None:
     """Embed the observations of an AnnData object, as scanpy's ``tl.diffmap`` does.
 
     Writes coordinates to ``obsm["X_outfold"]``, eigenvalues to ``uns["outfold_evals"]``, and the method and its input
@@ -88,7 +88,9 @@ def embed(
     return adata if copy else None
 
 
-def _keep(adata: Cells, method: SpectralEstimator, places: Array, key: str, trivial: bool, how: dict[str, Any]) -> None:
+def _keep(
+    adata: CellTable, method: SpectralEstimator, places: Array, key: str, trivial: bool, how: dict[str, Any]
+) -> None:
     """Write coordinates to ``obsm``, and eigenvalues and settings to ``uns``."""
     name, values = type(method).__name__, getattr(method, "eigenvalues_", None)
     told = {"method": name, "trivial": trivial, **how}
@@ -103,7 +105,7 @@ def _keep(adata: Cells, method: SpectralEstimator, places: Array, key: str, triv
         adata.uns[f"{key}_evals"] = np.asarray(values, dtype=float)
 
 
-def _features(adata: Cells, use_rep: str) -> Array:
+def _features(adata: CellTable, use_rep: str) -> Array:
     if use_rep == "X":
         return adata.X if issparse(adata.X) else _dense(adata.X, "X")
     if use_rep not in adata.obsm:
@@ -113,7 +115,7 @@ def _features(adata: Cells, use_rep: str) -> Array:
     return _dense(found.to_numpy() if hasattr(found, "to_numpy") else found, f"obsm[{use_rep!r}]")
 
 
-def _affinities(adata: Cells, obsp: str) -> Array:
+def _affinities(adata: CellTable, obsp: str) -> Array:
     if obsp not in adata.obsp:
         raise ValueError(f"obsp has no {obsp!r}; it has {join_names(list(adata.obsp.keys())) or 'nothing'}.")
     found: Array = adata.obsp[obsp]

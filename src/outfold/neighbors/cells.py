@@ -31,7 +31,7 @@ from .lists import Lists, nearest_first
 from .search import RECALLED, Reaches, Search
 
 CELLS_PER_ROOT = 1.5  # cells, relative to the square root of the number of anchors
-ROWS_PER_CELL, ROUNDS = 24, 6  # of k-means: rows of its sample for each cell, and iterations
+ROWS_PER_CELL, LLOYD_ROUNDS = 24, 6  # of k-means: rows of its sample for each cell, and iterations
 AIMED = 0.98  # share of the nearest neighbours that the searched cells should hold
 CHECKED = 160  # anchors in each of the two samples
 SPARE = 12  # anchors beyond those wanted that are selected in single precision
@@ -85,7 +85,7 @@ class Cells(Search):
     def _of_centres(self) -> Brute:
         return Brute(Distances(self.centres))
 
-    def _probed(self, Z: Array, runner: Threads) -> Array:
+    def _probes_of(self, Z: Array, runner: Threads) -> Array:
         """Return the ``probes`` nearest cells of each row, nearest first."""
         lists = self._of_centres.closest(Z, self.probes, runner)
         at = lists.ptr[:-1, None] + np.arange(self.probes)
@@ -110,10 +110,10 @@ class Cells(Search):
             loops.keep_smallest(pairs.table, pairs.members, pairs.rows, best, found)
             bound[pairs.rows] = np.maximum(bound[pairs.rows], pairs.rounding)
 
-        probed = self._probed(Z, runner)
+        probed = self._probes_of(Z, runner)
         self._visit(Z, probed, keep, runner)
         limit = best[:, k - 1] + 2 * bound  # what is farther in single precision is not among the k nearest
-        lists = _listed(self.distances, Z, np.where(best <= limit[:, None], found, -1), runner)
+        lists = _measured_lists(self.distances, Z, np.where(best <= limit[:, None], found, -1), runner)
         unsure = np.flatnonzero((best[:, -1] <= limit) & (limit < np.inf) | (limit == np.inf))
         lists = lists.select(lists.squared <= np.repeat(_kth(lists, k), np.diff(lists.ptr)))
         if len(unsure):
@@ -144,7 +144,7 @@ class Cells(Search):
             row, member = np.nonzero(pairs.table <= bound + pairs.rounding[:, None])
             pieces[pairs.slot, pairs.cell] = pairs.rows[row], pairs.members[member]
 
-        self._visit(Z, self._probed(Z, runner), keep, runner)
+        self._visit(Z, self._probes_of(Z, runner), keep, runner)
         parts = [pieces[at] for at in sorted(pieces)]
         rows, index = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
         order = np.lexsort((index, rows))
@@ -160,6 +160,35 @@ class Cells(Search):
         pairs = np.unique(rows * len(self.distances.anchors) + index)
         ptr = np.append(0, np.cumsum(np.bincount(pairs // len(self.distances.anchors), minlength=len(Z))))
         return nearest_first(self.distances, Z, ptr, pairs % len(self.distances.anchors), runner)
+
+    def both_ways(self, Z: Array, lists: Lists, runner: Threads) -> Array:
+        """Return which entries lie in each other's ``probes`` nearest cells."""
+        own, reach = self._nearest_cells(Z, runner)
+        counts = np.diff(lists.ptr)
+        back = csr_array(
+            (np.ones(len(lists.index), np.int8), lists.index, lists.ptr), shape=(len(Z), len(self._cell[0]))
+        )
+        back = back.tocsc()
+        there = self._of_centres.distances.of_pairs(Z, lists.ptr, self._cell[0][lists.index], runner)
+        here = np.empty(len(there))
+        order = np.argsort(lists.index, kind="stable")  # entry by entry in the order of the anchors
+        here[order] = self._of_centres.distances.of_pairs(
+            self.distances.anchors, back.indptr, own[lists.rows()[order]], runner
+        )
+        found: Array = (there <= np.repeat(reach, counts)) & (here <= self._cell[1][lists.index])
+        return found
+
+    @cached_property
+    def _cell(self) -> tuple[Array, Array]:
+        """The cell of each anchor, and the squared distance to the last of its ``probes`` nearest centres."""
+        cell = np.empty(len(self.members), np.int64)
+        cell[self.members] = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        return cell, self._nearest_cells(self.distances.anchors, Threads())[1]
+
+    def _nearest_cells(self, Z: Array, runner: Threads) -> tuple[Array, Array]:
+        """Return the nearest cell of each row, and the squared distance to the last of the ``probes`` nearest."""
+        lists = self._of_centres.closest(Z, self.probes, runner)
+        return lists.index[lists.ptr[:-1]], lists.squared[lists.ptr[:-1] + self.probes - 1]
 
     def group(self, reach: Array) -> Reaches:
         return Reaches(np.square(reach), np.empty(0))
@@ -209,7 +238,7 @@ class _Pairs(NamedTuple):
     rounding: Array  # bound of the error in each row
 
 
-def _listed(distances: Distances, Z: Array, found: Array, runner: Threads) -> Lists:
+def _measured_lists(distances: Distances, Z: Array, found: Array, runner: Threads) -> Lists:
     """Return the anchors ``found`` (-1: none) with their squared distances, nearest first."""
     there = found >= 0
     ptr = np.append(0, np.cumsum(there.sum(axis=1)))
@@ -253,7 +282,7 @@ def _means(points: Array, count: int, runner: Threads) -> Array:
     some = np.sort(random.permutation(len(points))[: ROWS_PER_CELL * count])
     sample = np.ascontiguousarray(points[some], dtype=float)
     centres = sample[np.sort(random.permutation(len(sample))[:count])]
-    for _ in range(ROUNDS):
+    for _ in range(LLOYD_ROUNDS):
         cell = _nearest_centre(sample, centres, runner)
         sizes = np.bincount(cell, minlength=len(centres))
         sums = csr_array((np.ones(len(sample)), (cell, np.arange(len(sample)))), shape=(len(centres), len(sample)))

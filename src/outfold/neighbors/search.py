@@ -69,6 +69,14 @@ class Search(Protocol):
         """Return an order of the rows in which close rows are adjacent, if the search has one; else 0, 1, 2, ..."""
         return np.arange(len(Z))
 
+    def both_ways(self, Z: Array, lists: Lists, runner: Threads) -> Array | None:
+        """Return which entries are found from either end, (entries,); None: all are.
+
+        A search that looks at some of the anchors may list y for x and not x for y. Graphs keep the pairs that it finds
+        both ways: then an edge is a function of its two ends, and a new row has the edges that the fit would give it.
+        """
+        return None
+
     def complete(self) -> bool:
         """Return whether ``closest`` returns every anchor that a row can reach, whatever their number."""
         return False

@@ -16,7 +16,7 @@ ENTRY = 4e-9  # seconds for an entry of a dense kernel: its distance, exponentia
 VISIT = 1.8e-7  # seconds for each neighbour in a tree search
 EDGE = 3e-8  # seconds for an edge of a graph, until it is an entry of the operator
 PRODUCT = 4e-9  # seconds for a term of a sparse product
-SECOND_NEIGHBORS = 5  # second neighbours per neighbour: right for surfaces
+SECOND_NEIGHBORS_PER_NEIGHBOR = 5  # second neighbours per neighbour: right for surfaces
 KRYLOV_COLUMNS = 120  # columns that a block Krylov space usually reaches, of 200 at most
 
 

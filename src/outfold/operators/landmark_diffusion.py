@@ -56,7 +56,7 @@ from ..landmarks import Anchors, along_the_tree
 from ..trust import LEVEL
 from . import landmark_passes
 from .concerns import Concern, Importance, contrasts_only
-from .costs import ENTRY, FLOPS, PRODUCT, Case, Cost, Stage
+from .costs import ENTRY, FLOPS, PRODUCT, SECOND_NEIGHBORS_PER_NEIGHBOR, Case, Cost, Stage
 from .expansion import EigenPairs, Expansion, by_blocks
 from .given_landmarks import GivenLandmarks, RowStatistics, columns_of
 from .landmark_passes import DensePasses, GraphPasses, NearestLandmarks, NearPasses, Passes
@@ -378,7 +378,7 @@ class LandmarkDiffusion(Eigenproblem):
             return Cost(told, solver, stages)
         chunk = landmark_passes.chunk_rows(n, f, k, self.memory)
         whole = chunk >= n
-        gram = m * min(m, landmark_passes.SECOND_NEIGHBORS_PER_NEIGHBOR * k)
+        gram = m * min(m, SECOND_NEIGHBORS_PER_NEIGHBOR * k)
         kept = 12.0 * gram * self.updatable
         rows = chunk * (24.0 + 16 * f)
         sums = 24.0 * gram * (1 if whole else 2)

@@ -33,6 +33,7 @@ from ..graphs.pair_statistics import even_sample
 from ..graphs.protocols import FittedKernel, Geometry
 from ..neighbors import Lists, Search
 from ..trust import LOG_FLOOR, SAMPLED_ROWS, Reference
+from .costs import SECOND_NEIGHBORS_PER_NEIGHBOR
 from .given_landmarks import GivenLandmarks
 from .operator import MarkovOperator, add_to_diagonal, links, scale_both_sides
 from .problem import NeighborLists
@@ -51,7 +52,6 @@ CHUNK_ENTRY_BYTES = 28  # most bytes for an entry of a chunk: column and weight,
 CHUNK_SHARE = 0.4  # share of the memory limit that a chunk may take
 PART_MEMORY = 1 << 29  # bytes for a pass over one partition of the rows, on one thread
 GRAM_BYTES = 1 << 26  # bytes of a piece of the Gram matrix, if it is summed in pieces
-SECOND_NEIGHBORS_PER_NEIGHBOR = 5  # second neighbours per neighbour: right for surfaces
 GRAPH_ENTRIES = 1.6  # entries of a chunk that stores values beside columns, relative to one that does not
 DENSE_FROM = 1 / 8  # share of the landmarks in a row from which dense products are quicker than sparse ones
 WIDTH_ROWS = 1024  # landmarks whose rows are counted, to know how many landmarks a row has

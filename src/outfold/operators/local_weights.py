@@ -31,7 +31,7 @@ from ..neighbors import Lists, Search
 from ..neighbors.tree import TREE_FEATURES
 from ..trust import Nearness
 from .concerns import Concern, Importance, contrasts_only
-from .costs import SECOND_NEIGHBORS, Case, Cost, Stage
+from .costs import SECOND_NEIGHBORS_PER_NEIGHBOR, Case, Cost, Stage
 from .directions import LOOKED
 from .expansion import EigenPairs, Expansion, SmallEndKernel
 from .operator import DENSE_SOLVER_UP_TO, Normalization, Operator, ResidualOperator, RowRule, Rows
@@ -245,7 +245,7 @@ class LocalWeights(Eigenproblem):
 
     def cost(self, case: Case) -> Cost:
         n, k, surface = case.anchors, self.k, case.features <= TREE_FEATURES
-        entries = n * min(n, k * min(k, SECOND_NEIGHBORS) if surface else k * k)
+        entries = n * min(n, k * min(k, SECOND_NEIGHBORS_PER_NEIGHBOR) if surface else k * k)
         # factors of graphs in two dimensions, and in three (George 1973), measured at ten neighbours: separators hold
         # as many more nodes as a node has neighbours
         factors = (16.0 * n * np.log2(n) if surface else 20.0 * n ** (4 / 3)) * max(1.0, k / 10)

@@ -69,7 +69,7 @@ from .walk import Walk
 NEIGHBORS = 20  # of a point, if the caller gives no number
 WIDTH = 1.0  # epsilon in local units, if the caller gives none
 FAR_WIDTH = 20.0  # times as wide or as narrow as the default: no width in local units
-SECOND_NEIGHBORS = 6  # entries of A per entry of W, for plans: right for surfaces
+ENTRIES_PER_ENTRY = 6  # entries of A per entry of W, for plans: right for surfaces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,7 +342,7 @@ class NeighborWalk(Eigenproblem):
         k = min(NEIGHBORS, max(2, n // 2)) if isinstance(self.k, str) else self.k
         if isinstance(self.normalization, Generator) and isinstance(self.k, str):
             k = min(max(2, n // 2), int(self.normalization.neighbors(n, self.normalization.dim or 2.0)[1]))
-        entries = SECOND_NEIGHBORS * 1.0 * n * k
+        entries = ENTRIES_PER_ENTRY * 1.0 * n * k
         # the distances, W, its square root, and both transposed, of the walk; then the vectors
         walk = Stage("solve", 60.0 * n * k + 16.0 * n * (2 * case.components + 20), 0.1)
         solver, solve = "dense" if n <= DENSE_SOLVER_UP_TO else "lanczos", walk

@@ -25,7 +25,7 @@ from .smaller_side import Gram
 
 SPARSE_DENSE_UP_TO = 400  # rows of a sparse graph up to which the dense solver is as quick as Lanczos
 DENSE_INSTEAD_UP_TO = 10_000  # rows up to which the dense solver takes the place of one that fails
-TOLERANCES = ((20_000, 1e-8), (200_000, 1e-5))  # (rows up to which, relative residual) of subspace iteration
+PRECISE_UP_TO, PRECISE = 200_000, 1e-8  # rows, and the relative residual that subspace iteration reaches for so many
 RESTARTS = 60  # of Lanczos where the dense solver can take its place: it converges in 2 to 20 or hardly ever
 MORE_PRODUCTS = 3000  # of subspace iteration, where LOBPCG fails too
 
@@ -78,7 +78,7 @@ class Auto(Solver):
         why = f"sparse, n = {n}"
         if operator.smooth is not None:
             why += f", the next eigenvalue is about {crowding:.1g} below the top"
-        return Filtered(next((tol for most, tol in TOLERANCES if n <= most), None)), why
+        return Filtered(PRECISE if n <= PRECISE_UP_TO else None), why
 
     def instead(self, solver: Solver, operator: Operator) -> list[Solver]:
         """Return the solvers to try, in order, when ``solver`` fails: other methods, then with more iterations."""

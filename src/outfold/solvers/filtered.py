@@ -27,7 +27,7 @@ FIRST_DEGREE = 12  # of the polynomial that a random block is multiplied by
 BOUND_STEPS = 12  # Lanczos steps for the lower bound of the spectrum
 SEEN_PRODUCTS = 30  # after which the pace tells whether the rest will do
 ROUGH = 2e-2  # relative residual that suffices to see whether a pair was missed
-TOLERANCES = (5e-4, 8e-4)  # relative residuals for which the absolute one, ``RESIDUAL``, need not be reached
+RELATIVE_RESIDUALS = (5e-4, 8e-4)  # relative residuals for which the absolute one, ``RESIDUAL``, need not be reached
 RESIDUAL = 8e-9  # absolute: the difference between transform and embedding
 
 
@@ -112,7 +112,7 @@ class _FilteredSession:
         """Return the relative residual of each pair at which the iteration stops."""
         if rough is not None:
             return ROUGH
-        return np.clip(RESIDUAL / distance, *TOLERANCES) if self.tol is None else self.tol
+        return np.clip(RESIDUAL / distance, *RELATIVE_RESIDUALS) if self.tol is None else self.tol
 
     def _first_block(self, blocks: _Blocks, width: int) -> int:
         """Fill the block with vectors of an earlier call and random ones; return how many are earlier ones."""
