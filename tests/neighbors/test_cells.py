@@ -176,7 +176,7 @@ def test_a_union_graph_takes_its_reverse_edges_from_the_cells(monkeypatch):
     np.testing.assert_allclose(1 - model.eigenvalues_, 1 - exact.eigenvalues_, rtol=0.05)
     moved = quietly(model.transform, Z)
     np.testing.assert_allclose(np.vstack([quietly(model.transform, z[None]) for z in Z]), moved, atol=1e-12)
-    assert model.report_.extension_gap < 0.05 * np.abs(model.embedding_).max()
+    assert model.report_.extension_gap < 1e-6 * np.abs(model.embedding_).max()  # that of an iterative solver
 
 
 def test_cells_are_for_euclidean_distances():
