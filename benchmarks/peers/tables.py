@@ -41,6 +41,11 @@ def read(path=RESULTS):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def newest(lines):
+    """The lines of the commit that was measured last: one series."""
+    return [line for line in lines if line["commit"] == lines[-1]["commit"]]
+
+
 def keep(path, fresh):
     """Put the fresh lines in the place of older ones about the same things."""
 
@@ -511,7 +516,7 @@ def pages(lines):
     found = {
         ("docs/benchmarks.md", "stamp"): stamp(lines),
         ("README.md", "features"): features(lines),
-        ("README.md", "ratios"): f"{ratios(lines)}\n\n{stamp(lines)}",
+        ("README.md", "ratios"): f"{ratios(newest(lines))}\n\n{stamp(newest(lines))}",
     }
     made = {
         "real": real(lines),

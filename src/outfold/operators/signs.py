@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from .._runtime.threads import row_blocks
@@ -15,25 +17,27 @@ def orient(functions: Array, measure: Array, features: Array | None) -> Array:
     g is smooth and has none of the symmetries data may have, so neither the order of the rows nor
     rounding decides. Without features the third moment of psi decides, or else the row order.
     """
-    probes = _probes(len(functions), measure, features)
-    scores = functions.T @ (probes * measure[:, None])  # (components, probes)
+    size, found = np.sqrt(measure @ np.square(functions)), []
     if features is None:
-        cubes = measure @ functions**3 / np.maximum(measure @ functions**2, np.finfo(float).tiny)  # unit of psi
-        scores = np.column_stack([cubes, scores])
-    size = np.sqrt(measure @ np.square(functions))[:, None]
-    clear = np.abs(scores) > 1e-3 * size
+        found.append(measure @ functions**3 / np.maximum(measure @ functions**2, np.finfo(float).tiny))  # unit of psi
+    for probe in _probes(len(functions), measure, features):
+        found.append(functions.T @ (probe * measure))
+        scores = np.column_stack(found)  # (components, probes)
+        clear = np.abs(scores) > 1e-3 * size[:, None]
+        if clear.any(axis=1).all():  # the next probes would not be asked
+            break
     first = np.where(clear.any(axis=1), clear.argmax(axis=1), np.abs(scores).argmax(axis=1))
     chosen = scores[np.arange(len(scores)), first]
     return np.where(chosen < 0, -1.0, 1.0)
 
 
-def _probes(n: int, measure: Array, features: Array | None) -> Array:
-    """Three bounded generic functions of the rows, (n, 3)."""
+def _probes(n: int, measure: Array, features: Array | None) -> Iterator[Array]:
+    """Yield three bounded generic functions of the rows, (n,) each."""
     golden = (np.sqrt(5) - 1) / 2
     if features is None:
-        rows = np.arange(1, n + 1)[:, None]
-        result: Array = np.sin(rows * golden * np.array([1.0, 2.0, 3.0]) + 0.5)
-        return result
+        rows = np.arange(1, n + 1)
+        yield from (np.sin(rows * golden * k + 0.5) for k in (1.0, 2.0, 3.0))
+        return
     if not isinstance(features, SparseRows) and np.isnan(features.min()):
         missing = np.isnan(features)  # a metric that accepts NaN: replace NaN by the mean of the feature
         present = np.maximum(measure @ ~missing, np.finfo(float).tiny)
@@ -41,17 +45,17 @@ def _probes(n: int, measure: Array, features: Array | None) -> Array:
     mean, deviation = mean_and_deviation(features, measure)
     scale = float(np.linalg.norm(deviation)) or 1.0
     f = np.arange(1, features.shape[1] + 1)
-    out = np.empty((n, 3))
     for k in range(3):
+        out = np.empty(n)
         speed = 1 + (f * golden * (k + 1)) % 1.0 + k
         phase = 2 * np.pi * ((f * 0.7548776662466927 + k / 3) % 1.0)
         if isinstance(features, SparseRows):
             at, absent = features.indices, np.sin(-mean / scale * speed + phase)
             entries = np.sin((features.data - mean[at]) / scale * speed[at] + phase[at]) - absent[at]
-            out[:, k] = (sum_entries(features, entries) + absent.sum()) / len(f)
+            out[:] = (sum_entries(features, entries) + absent.sum()) / len(f)
         else:
             for block in row_blocks(n, features.shape[1]):
-                out[block, k] = np.sin((features[block] - mean) / scale * speed + phase).mean(axis=1)
-    out -= measure @ out
-    spread = np.sqrt(measure @ out**2)
-    return out / np.where(spread > 0, spread, 1.0)
+                out[block] = np.sin((features[block] - mean) / scale * speed + phase).mean(axis=1)
+        out -= measure @ out
+        spread = float(np.sqrt(measure @ out**2))
+        yield out / (spread if spread > 0 else 1.0)

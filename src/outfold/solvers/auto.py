@@ -25,7 +25,7 @@ from .smaller_side import Gram
 
 SPARSE_DENSE_UP_TO = 400  # rows of a sparse graph up to which the dense solver is as quick as Lanczos
 DENSE_INSTEAD_UP_TO = 10_000  # rows up to which the dense solver takes the place of one that fails
-PRECISE_UP_TO, PRECISE = 200_000, 1e-8  # rows, and the relative residual that subspace iteration reaches for so many
+PRECISE_UP_TO, PRECISE = 200_000, 1e-7  # rows, and the relative residual that subspace iteration reaches for so many
 RESTARTS = 60  # of Lanczos where the dense solver can take its place: it converges in 2 to 20 or hardly ever
 MORE_PRODUCTS = 3000  # of subspace iteration, where LOBPCG fails too
 
