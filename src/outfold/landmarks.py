@@ -38,7 +38,7 @@ from .graphs.pair_statistics import DenseStatistics
 from .neighbors import Search, tree
 
 WEIGHED_ROWS = 1 << 18  # rows whose nearest landmarks are searched in one block
-ORDERED_FROM = 20_000  # nodes of a sparse graph from which they are reordered
+ORDERED_FROM = 20_000  # nodes of a sparse graph from which they are reorder
 POOL_BYTES = 1 << 27  # size of the random sample to choose from if the data is not in memory
 
 

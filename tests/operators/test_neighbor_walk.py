@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
+from sklearn.base import clone
 
 from catalogue import cloud, new_points, quietly, up_to_signs
 from outfold import DiffusionMaps, LaplacianEigenmaps, SpectralClustering, plan
 from outfold.datasets import circle
 from outfold.engine import fit
+from outfold.neighbors import build
 from outfold.operators.neighbor_walk import NEIGHBORS, WIDTH
+from outfold.operators.walk import WalkOperator
 
 
 def affinities(X, Z, k, epsilon=WIDTH, tapers=True):
@@ -177,3 +180,23 @@ def test_products_through_the_square_root_are_those_with_the_matrix(alpha, monke
     assert seen[0].square_root is not None
     for block in (V, V[:, :1]):
         assert np.abs(seen[0].matmat(block) - seen[0].entries @ block).max() < 1e-14
+
+
+@pytest.mark.parametrize("search", ["cells", "tree"])
+def test_an_order_for_the_solver_changes_nothing_but_rounding(search, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 12)) * np.geomspace(8, 1, 12)
+    monkeypatch.setattr("outfold.neighbors.build", lambda distances, _, runner: build(distances, search, runner))
+    method = DiffusionMaps(4, solver="lanczos")
+    plain = quietly(clone(method).fit, X)
+    orders = []
+    reorder = WalkOperator.reorder
+    monkeypatch.setattr(WalkOperator, "reorder", lambda self: (orders.append(self.order), reorder(self))[1])
+    monkeypatch.setattr("outfold.operators.neighbor_walk.ORDERED_FROM", 1000)
+    ordered = quietly(clone(method).fit, X)
+    assert len(orders) == 1
+    assert np.array_equal(np.sort(orders[0]), np.arange(1200))
+    assert not np.array_equal(orders[0], np.arange(1200))
+    np.testing.assert_allclose(ordered.eigenvalues_, plain.eigenvalues_, rtol=0, atol=1e-12)
+    gap = np.abs(np.diff(plain.eigenvalues_, prepend=1.0)).min()
+    np.testing.assert_allclose(ordered.embedding_, plain.embedding_, rtol=0, atol=1e-11 / gap)

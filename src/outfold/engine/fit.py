@@ -123,9 +123,8 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
         eigenvalues = normalization.eigenvalues(spectrum.values[kept])
         vectors = spectrum.vectors[:, kept]
         functions = operator.functions(vectors)
-        signs = orient(
-            functions, operator.stationary / operator.stationary.sum(), None if view.given else anchors.points
-        )
+        share = operator.stationary / operator.stationary.sum()
+        signs = orient(functions, share, None if view.given else anchors.points, runner)
         functions *= signs
         basis = normalization.basis_of(functions, vectors * signs, eigenvalues)
         scale = normalization.scale(eigenvalues)

@@ -34,6 +34,10 @@ class Components:
     def count(self) -> int:
         return len(self.masses)
 
+    def reorder(self, order: Array) -> Components:
+        """Return the same components of the points in another order."""
+        return replace(self, labels=self.labels[order])
+
     @property
     def sizes(self) -> Array:
         return np.bincount(self.labels, minlength=self.count)

@@ -161,6 +161,9 @@ class Cells(Search):
         ptr = np.append(0, np.cumsum(np.bincount(pairs // len(self.distances.anchors), minlength=len(Z))))
         return nearest_first(self.distances, Z, ptr, pairs % len(self.distances.anchors), runner)
 
+    def adjacent(self) -> Array:
+        return self.members
+
     def both_ways(self, Z: Array, lists: Lists, runner: Threads) -> Array:
         """Return which entries lie in each other's ``probes`` nearest cells."""
         own, reach = self._nearest_cells(Z, runner)

@@ -69,6 +69,10 @@ class Search(Protocol):
         """Return an order of the rows in which close rows are adjacent, if the search has one; else 0, 1, 2, ..."""
         return np.arange(len(Z))
 
+    def adjacent(self) -> Array | None:
+        """Return an order of the anchors in which near ones follow each other; None: the search has none."""
+        return None
+
     def both_ways(self, Z: Array, lists: Lists, runner: Threads) -> Array | None:
         """Return which entries are found from either end, (entries,); None: all are.
 

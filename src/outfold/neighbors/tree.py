@@ -85,6 +85,11 @@ class Tree(Search):
         leaves = (len(self.tree[2]) + 1) // 2
         return int(np.clip(np.log2(max(rows / leaves / ROWS_PER_PART, 1)), 0, 6))
 
+    def adjacent(self) -> Array:
+        """Return the anchors in the order of leaves."""
+        rows: Array = self.tree[1]
+        return rows
+
     def group(self, reach: Array) -> Reaches:
         """Return the squared reach in the order of leaves, and the largest one in each node."""
         _, rows, _, _, first, last = self.tree

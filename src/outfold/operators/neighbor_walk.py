@@ -35,7 +35,7 @@ from ..graphs.bridges import bridge_lengths
 from ..graphs.local_dimension import dimension_of_lists
 from ..graphs.nearest import NearestAnchors, Shared
 from ..kernels import GaussianKernel
-from ..landmarks import Anchors, along_the_graph, along_the_tree, given_columns, holds_every_row
+from ..landmarks import ORDERED_FROM, Anchors, along_the_graph, along_the_tree, given_columns, holds_every_row
 from ..neighbors.transformers import NeighborsTransformer
 from ..neighbors.tree import TREE_FEATURES
 from .affinity_graph import disconnected_note, largest_component
@@ -64,7 +64,7 @@ from .problem import (
     too_narrow,
 )
 from .variable_rates import Generator, RateProblem, RateRule, local_dimension_of
-from .walk import Walk
+from .walk import Walk, WalkOperator
 
 NEIGHBORS = 20  # of a point, if the caller gives no number
 WIDTH = 1.0  # epsilon in local units, if the caller gives none
@@ -175,6 +175,7 @@ class NeighborWalk(Eigenproblem):
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""
+        given = anchors
         anchors = along_the_graph(anchors) if self.metric is None else along_the_tree(anchors, self.metric)
         search = neighbors.build(self._distances(anchors), self.search, runner)
         k, local, dimension = self._counts(search, anchors.measure, runner)
@@ -198,10 +199,12 @@ class NeighborWalk(Eigenproblem):
             geometry = replace(geometry, bridges=bridge_lengths(measured, pairs))
             measured = geometry.cross(geometry.anchors)
             built = self._normalize(geometry, kernel, measured, shared, anchors.measure, runner)
-        smooth = None if self.given else few_columns(anchors.points)
+        smooth, operator = None if self.given else few_columns(anchors.points), built.operator
+        if isinstance(operator, WalkOperator) and anchors is given and len(anchors.measure) >= ORDERED_FROM:
+            operator = replace(operator, order=search.adjacent())
         return BuiltProblem(
             anchors=anchors,
-            operator=replace(built.operator, runner=runner, smooth=smooth),
+            operator=replace(operator, runner=runner, smooth=smooth),
             normalization=built.normalization,
             rule=built.rule,
             reference=reference,

@@ -96,6 +96,7 @@ class Operator:
     square_root: Sparse | None = field(default=None, repr=False)  # B, if S = B B' and products through B are quicker
     products: Products = field(default_factory=Products, repr=False, compare=False)
 
+    order: ClassVar[Array | None] = None  # of the anchors, for products that take less time; see `reorder`
     both_ends: ClassVar[bool] = False  # the eigenvalues largest in magnitude are wanted, whatever their sign
     near: ClassVar[float] = 1e-8  # eigenvalues closer than this to ``top``, relative to ``spread``, equal it
     rounding: ClassVar[float] = 0.0  # eigenvalues of this size are rounding of the kernel from which the matrix is made
@@ -136,6 +137,10 @@ class Operator:
 
         self.runner.run(fill, row_blocks(len(product), 16 * V.shape[1]))
         return product
+
+    def reorder(self) -> Operator:
+        """Return the same operator of the anchors in ``order``."""
+        raise AssertionError("this operator has no other order")
 
     @property
     def entries(self) -> Matrix:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
-from .._runtime.threads import row_blocks
+from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array
 from ..data.sparse_rows import SparseRows, mean_and_deviation, sum_entries
 
 
-def orient(functions: Array, measure: Array, features: Array | None) -> Array:
+def orient(functions: Array, measure: Array, features: Array | None, runner: Threads | None = None) -> Array:
     """Signs (+1 or -1) of the columns by a fixed functional of the data: sum_i pi_i psi(x_i) g(x_i) > 0.
 
     g is smooth and has none of the symmetries data may have, so neither the order of the rows nor
@@ -20,7 +21,7 @@ def orient(functions: Array, measure: Array, features: Array | None) -> Array:
     size, found = np.sqrt(measure @ np.square(functions)), []
     if features is None:
         found.append(measure @ functions**3 / np.maximum(measure @ functions**2, np.finfo(float).tiny))  # unit of psi
-    for probe in _probes(len(functions), measure, features):
+    for probe in _probes(len(functions), measure, features, runner or Threads(1)):
         found.append(functions.T @ (probe * measure))
         scores = np.column_stack(found)  # (components, probes)
         clear = np.abs(scores) > 1e-3 * size[:, None]
@@ -31,7 +32,7 @@ def orient(functions: Array, measure: Array, features: Array | None) -> Array:
     return np.where(chosen < 0, -1.0, 1.0)
 
 
-def _probes(n: int, measure: Array, features: Array | None) -> Iterator[Array]:
+def _probes(n: int, measure: Array, features: Array | None, runner: Threads) -> Iterator[Array]:
     """Yield three bounded generic functions of the rows, (n,) each."""
     golden = (np.sqrt(5) - 1) / 2
     if features is None:
@@ -54,8 +55,15 @@ def _probes(n: int, measure: Array, features: Array | None) -> Iterator[Array]:
             entries = np.sin((features.data - mean[at]) / scale * speed[at] + phase[at]) - absent[at]
             out[:] = (sum_entries(features, entries) + absent.sum()) / len(f)
         else:
-            for block in row_blocks(n, features.shape[1]):
-                out[block] = np.sin((features[block] - mean) / scale * speed + phase).mean(axis=1)
+            runner.run(partial(_fill, out, features, mean, speed / scale, phase), row_blocks(n, features.shape[1]))
         out -= measure @ out
         spread = float(np.sqrt(measure @ out**2))
         yield out / (spread if spread > 0 else 1.0)
+
+
+def _fill(out: Array, features: Array, mean: Array, speed: Array, phase: Array, block: slice) -> None:
+    """Write the means of sin(speed (x - mean) + phase) over the features to a block of rows."""
+    table = features[block] - mean
+    table *= speed
+    table += phase
+    out[block] = np.sin(table, out=table).mean(axis=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -118,6 +118,22 @@ class WalkOperator(MarkovOperator):
     """S = B B', B = ``square_root`` (points x anchors; every anchor is a point)."""
 
     matrix: Squared = field(repr=False)  # type: ignore[assignment]
+    # Of the anchors, near ones adjacent, so that products take less time.
+    order: Array | None = field(default=None, repr=False)  # type: ignore[misc]
+
+    def reorder(self) -> WalkOperator:
+        """Return the operator of the anchors in ``order``."""
+        order, B = self.order, self.square_root
+        assert order is not None
+        assert B is not None
+        place = np.empty(len(order), B.indices.dtype)
+        place[order] = np.arange(len(order), dtype=place.dtype)
+        rows = csr_array(csr_array(B)[order])
+        root = csr_array((rows.data, place[rows.indices], rows.indptr), shape=B.shape)
+        arrays = ("measure", "stationary", "gain", "mass", "pace", "own", "smooth", "guess")
+        there = {name: array[order] for name in arrays if (array := getattr(self, name)) is not None}
+        matrix = Squared(root, self.runner)
+        return replace(self, order=None, matrix=matrix, square_root=root, parts=self.parts.reorder(order), **there)
 
     @cached_property
     def entries(self) -> Sparse:

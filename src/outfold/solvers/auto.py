@@ -97,6 +97,12 @@ def solve(operator: Operator, solver: Solver, count: int) -> Spectrum:
     """Return the ``count`` largest eigenpairs with their residuals, the trivial ones first."""
     if isinstance(operator, CentredOperator) and operator.both_ends:
         return _both_ends(operator, solver, count)
+    order = operator.order
+    if order is not None:
+        spectrum = solve(operator.reorder(), solver, count)
+        back = np.empty_like(spectrum.vectors)
+        back[order] = spectrum.vectors
+        return replace(spectrum, vectors=back)
     before, trivial = operator.products.count, operator.trivial(count)
     exact = trivial.shape[1]
     values, vectors = np.full(exact, operator.top), trivial
