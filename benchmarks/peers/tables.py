@@ -24,10 +24,22 @@ SMALL = "up to 3,000 rows ours keeps all pairs and solves them to rounding, in a
 LANDMARKS = "up to 1,000 landmarks ours keeps them all and solves to rounding: a fraction of a second whatever the rows"
 UNION = "an edge that one end alone counts among its neighbours weighs half there, and in our union as much as others"
 NARROW = "our default bandwidth follows the dense side and is narrow for the sparse one; what `tune` finds is wider"
+FEW = "a fraction of a second: ours solves to rounding, looks for missed pairs and measures what `trust` compares with"
+FLAGS = "milliseconds: ours also flags the rows that are outside the data"
+FIRST = "the first call arranges the cells; the same call again takes half as long"
+SINGLE = "it works in single precision and embeds no new rows"
 WHY = {  # (suite, row, contender, what), without what need not be said on the left: why a peer is ahead there
     ("UMAP", "error"): KEEPS,
     ("openTSNE", "error"): KEEPS,
     **{("1,000 rows", name, "seconds"): SMALL for name in CONTENDERS},
+    **{
+        (f"{data} rows", name, "seconds"): FEW
+        for data in ("S-curve, 1,000", "digits, 1,000", "red wine, 1,000", "S-curve, 4,000", "cytometry, 4,000")
+        for name in CONTENDERS
+    },
+    ("pydiffmap", "transform_seconds"): FLAGS,
+    ("MNIST, 60,000 rows", "UMAP", "transform_seconds"): FIRST,
+    ("SnapATAC2", "seconds"): SINGLE,
     ("datafold Roseland, 1000", "seconds"): LANDMARKS,
     ("scikit-learn SpectralEmbedding", "error"): UNION,
     ("scikit-learn SpectralEmbedding, amg", "error"): UNION,
