@@ -145,31 +145,41 @@ def off_diagonal_sums(indptr: Array, indices: Array, data: Array, weights: Array
 
 @loop_with(FUSED)
 def times_block(indptr: Array, indices: Array, data: Array, V: Array, out: Array, start: int, stop: int) -> None:
-    """out[start:stop] = (sparse rows start..stop) @ V for a dense block V, eight columns at a time in registers."""
+    """out[start:stop] = (sparse rows start..stop) @ V for a dense block V."""
     width = V.shape[1]
-    whole = width - width % 8
-    zero = V.dtype.type(0)  # in the precision of `V`
+    total = np.empty(width, V.dtype)
     for i in range(start, stop):
-        first, last = indptr[i], indptr[i + 1]
-        for c in range(0, whole, 8):
-            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zero
-            for p in range(first, last):
-                weight, row = data[p], V[indices[p], c : c + 8]
-                a0 += weight * row[0]
-                a1 += weight * row[1]
-                a2 += weight * row[2]
-                a3 += weight * row[3]
-                a4 += weight * row[4]
-                a5 += weight * row[5]
-                a6 += weight * row[6]
-                a7 += weight * row[7]
-            at = out[i, c : c + 8]
-            at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7] = a0, a1, a2, a3, a4, a5, a6, a7
-        for c in range(whole, width):
-            total = zero
-            for p in range(first, last):
-                total += data[p] * V[indices[p], c]
-            out[i, c] = total
+        for c in range(width):
+            total[c] = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            weight, j = data[p], indices[p]
+            for c in range(width):
+                total[c] += weight * V[j, c]
+        for c in range(width):
+            out[i, c] = total[c]
+
+
+@loop_with(FUSED)
+def recur(
+    indptr: Array, indices: Array, data: Array, onto: Array, now: Array, rest: Array, coefficients: Array, add: Array,
+    out: Array, start: int, stop: int,
+) -> None:  # fmt: skip
+    """out = gain M onto - shift now + keep out + add rest in rows start..stop: a step of a three-term recurrence.
+
+    M are the sparse rows, ``coefficients`` are (gain, shift, keep), and ``add`` has a value for each column.
+    """
+    width = now.shape[1]
+    gain, shift, keep = coefficients
+    total = np.empty(width, now.dtype)
+    for i in range(start, stop):
+        for c in range(width):
+            total[c] = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            weight, j = data[p], indices[p]
+            for c in range(width):
+                total[c] += weight * onto[j, c]
+        for c in range(width):
+            out[i, c] = gain * total[c] - shift * now[i, c] + keep * out[i, c] + add[c] * rest[i, c]
 
 
 @loop_with(FUSED)

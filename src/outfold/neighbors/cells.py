@@ -4,8 +4,8 @@ The cells are those of k-means. A row is compared with the anchors in its ``prob
 The cells of a row follow from the row and the centres alone, so the search answers a training row and an equal new one
 alike, alone and in any batch. Everything it needs are arrays: centres, and the anchors of each cell.
 
-``probes`` is set by a sample of anchors whose neighbours are searched exactly: the number of cells that hold ``AIMED``
-of them. Another sample measures the recall.
+``probes`` is set by a sample of anchors whose neighbours are searched among all anchors: so many cells that at least
+``AIMED`` of the neighbours are found, less two standard errors of the sample. Another sample measures the recall.
 
 Distances come from products in single precision, about the centre of a cell. They select a few more anchors than are
 wanted, whose distances are then computed in double precision. Where a bound of the rounding does not exclude all
@@ -30,9 +30,9 @@ from .brute import Brute
 from .lists import Lists, nearest_first
 from .search import RECALLED, Reaches, Search
 
-CELLS_PER_ROOT = 1.5  # cells, relative to the square root of the number of anchors
-ROWS_PER_CELL, LLOYD_ROUNDS = 24, 6  # of k-means: rows of its sample for each cell, and iterations
-AIMED = 0.98  # share of the nearest neighbours that the searched cells should hold
+CELLS_PER_ROOT = 1.75  # cells, relative to the square root of the number of anchors
+ROWS_PER_CELL, LLOYD_ROUNDS = 16, 4  # of k-means: rows of its sample for each cell, and iterations
+AIMED = 0.95  # share of the nearest neighbours that the searched cells should hold at least
 CHECKED = 160  # anchors in each of the two samples
 SPARE = 12  # anchors beyond those wanted that are selected in single precision
 ROWS_AT_ONCE = 1 << 17
@@ -58,12 +58,12 @@ class Cells(Search):
         points = distances.anchors
         with blas_threads(1):  # products of several threads differ by rounding
             centres = _means(points, max(2, int(CELLS_PER_ROOT * np.sqrt(len(points)))), runner)
-            cell = _nearest_centre(points, centres, runner)
+            cell = _near_centres(points, centres, 1, runner)[:, 0]
             sizes = np.bincount(cell, minlength=len(centres))
             members = np.argsort(cell, kind="stable")
             ranks = _ranks_of_neighbors(points, centres, cell, runner)
         chosen, checked = ranks[: len(ranks) // 2], ranks[len(ranks) // 2 :]
-        probes = min(len(centres), max(2, int(np.quantile(chosen, AIMED, method="higher")) + 1))
+        probes = _count_probes(chosen, len(centres))
         recall = float((checked < probes).mean())
         return cls(distances=distances, centres=centres, members=members, sizes=sizes, probes=probes, recall=recall)
 
@@ -71,26 +71,37 @@ class Cells(Search):
     def _ends(self) -> Array:
         return np.append(0, np.cumsum(self.sizes))
 
+    def _place(self, runner: Threads) -> tuple[Array, Array]:
+        """Return the anchors about the centres of their cells, cell after cell, in single precision, and their squares.
+
+        They are computed once.
+        """
+        if "placed" not in self._cache:
+            points, ends = self.distances.anchors, self._ends
+            placed, squares = np.empty(points.shape, np.float32), np.empty(len(points), np.float32)
+
+            def fill(part: slice) -> None:
+                for cell in range(part.start, part.stop):
+                    at = slice(ends[cell], ends[cell + 1])
+                    placed[at] = points[self.members[at]] - self.centres[cell]
+                    squares[at] = np.einsum("ij,ij->i", placed[at], placed[at])
+
+            runner.run(fill, row_blocks(len(self.centres), len(points) * points.shape[1] // len(self.centres)))
+            self._cache["placed"] = placed, squares
+        return self._cache["placed"]
+
     @cached_property
-    def _placed(self) -> tuple[Array, Array]:
-        """The anchors about the centres of their cells, cell after cell, in single precision; and their squares."""
-        points, ends = self.distances.anchors, self._ends
-        placed = np.empty(points.shape, np.float32)
-        for cell, centre in enumerate(self.centres):
-            at = slice(ends[cell], ends[cell + 1])
-            placed[at] = points[self.members[at]] - centre
-        return placed, np.einsum("ij,ij->i", placed, placed)
+    def _cache(self) -> dict[str, tuple[Array, Array]]:
+        return {}
 
     @cached_property
     def _of_centres(self) -> Brute:
         return Brute(Distances(self.centres))
 
     def _probes_of(self, Z: Array, runner: Threads) -> Array:
-        """Return the ``probes`` nearest cells of each row, nearest first."""
-        lists = self._of_centres.closest(Z, self.probes, runner)
-        at = lists.ptr[:-1, None] + np.arange(self.probes)
-        found: Array = lists.index[at].astype(np.int32)
-        return found
+        """Return the ``probes`` nearest cells of each row, about nearest first."""
+        with blas_threads(1):
+            return _near_centres(Z, self.centres, self.probes, runner)
 
     def closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None = None) -> Lists:
         k = min(len(self.distances.anchors), k)
@@ -201,6 +212,7 @@ class Cells(Search):
 
         In a round each row has one cell, so no two calls of a round have a row in common.
         """
+        self._place(runner)
         with blas_threads(1), runner.bar("neighbours", self.probes, unit=" cells") as bar:
             for slot in range(self.probes):
                 order = np.argsort(probed[:, slot], kind="stable")
@@ -218,7 +230,7 @@ class Cells(Search):
 
     def _measure(self, Z: Array, rows: Array, cell: int, slot: int) -> _Pairs:
         """Return the squared distances of some rows to the anchors of a cell, in single precision."""
-        placed, norms = self._placed
+        placed, norms = self._cache["placed"]
         at = slice(self._ends[cell], self._ends[cell + 1])
         moved = (Z[rows] - self.centres[cell]).astype(np.float32)
         own, theirs = np.einsum("ij,ij->i", moved, moved), norms[at]
@@ -286,7 +298,7 @@ def _means(points: Array, count: int, runner: Threads) -> Array:
     sample = np.ascontiguousarray(points[some], dtype=float)
     centres = sample[np.sort(random.permutation(len(sample))[:count])]
     for _ in range(LLOYD_ROUNDS):
-        cell = _nearest_centre(sample, centres, runner)
+        cell = _near_centres(sample, centres, 1, runner)[:, 0]
         sizes = np.bincount(cell, minlength=len(centres))
         sums = csr_array((np.ones(len(sample)), (cell, np.arange(len(sample)))), shape=(len(centres), len(sample)))
         held = sizes > 0
@@ -294,50 +306,93 @@ def _means(points: Array, count: int, runner: Threads) -> Array:
     return np.unique(centres, axis=0)
 
 
-def _nearest_centre(points: Array, centres: Array, runner: Threads) -> Array:
-    """Return the nearest centre of each point: the first of those at equal distance."""
-    middle = centres.mean(axis=0)
+def _near_centres(points: Array, centres: Array, count: int, runner: Threads) -> Array:
+    """Return the ``count`` nearest centres of each point, about nearest first; of equally near ones the first.
+
+    Products in single precision select them. Where a bound of the rounding leaves open which they are, the distances
+    of those that may be the last are computed in double precision.
+    """
+    middle, exactly = centres.mean(axis=0), Distances(centres)
     single = np.ascontiguousarray((centres - middle).T, dtype=np.float32)
     norms = np.einsum("ij,ij->j", single, single)
-    exactly, out = Brute(Distances(centres)), np.empty(len(points), np.int64)
+    out = np.empty((len(points), count), np.int32)
 
     def look(block: slice) -> None:
         moved = (points[block] - middle).astype(np.float32)
-        table = norms - (2 * moved) @ single
-        best = table.argmin(axis=1)
         bound = 4 * (points.shape[1] + 8) * EPS * (np.einsum("ij,ij->i", moved, moved) + norms.max())
-        least = table[np.arange(len(table)), best]
-        close = np.flatnonzero((table <= (least + bound)[:, None]).sum(axis=1) > 1)
-        if len(close):
-            lists = exactly.closest(points[block][close], 1, Threads(1))
-            best[close] = lists.index[lists.ptr[:-1]]
-        out[block] = best
+        moved *= -2
+        table = moved @ single
+        table += norms
+        out[block] = best = _smallest(table, count)
+        limit = np.take_along_axis(table, best, axis=1).max(axis=1) + 2 * bound
+        unsure = np.flatnonzero((table <= limit[:, None]).sum(axis=1) > count)
+        if len(unsure):
+            rows, limit = table[unsure], limit[unsure]
+            row, centre = np.nonzero((rows <= limit[:, None]) & (rows >= (limit - 4 * bound[unsure])[:, None]))
+            ptr = np.append(0, np.cumsum(np.bincount(row, minlength=len(unsure))))
+            squared = exactly.of_pairs(points[block][unsure], ptr, centre, Threads(1))
+            out[block][unsure] = _settle(rows, limit - 4 * bound[unsure], count, Lists(ptr, centre, squared))
 
     runner.run(look, row_blocks(len(points), 4 * len(centres)))
     return out
 
 
+def _smallest(table: Array, count: int) -> Array:
+    """Return the columns of the ``count`` smallest entries of each row, in increasing order of the entries."""
+    if count == 1:
+        least: Array = table.argmin(axis=1)[:, None]
+        return least
+    some = np.arange(table.shape[1])[None] if count == table.shape[1] else np.argpartition(table, count - 1)[:, :count]
+    order = np.argsort(np.take_along_axis(table, some, axis=1), axis=1)
+    smallest: Array = np.take_along_axis(np.broadcast_to(some, (len(table), count)), order, axis=1)
+    return smallest
+
+
+def _settle(table: Array, sure: Array, count: int, open_: Lists) -> Array:
+    """Return the columns below ``sure`` in each row, and as many of the open ones, the nearest, as make ``count``."""
+    row, column = np.nonzero(table < sure[:, None])
+    order = np.lexsort((open_.index, open_.squared, open_.rows()))
+    rows, columns = np.append(row, open_.rows()), np.append(column, open_.index[order])
+    by_row = np.argsort(rows, kind="stable")
+    starts = np.searchsorted(rows[by_row], np.arange(len(table)))
+    settled: Array = columns[by_row][starts[:, None] + np.arange(count)]
+    return settled
+
+
+def _count_probes(ranks: Array, cells: int) -> int:
+    """Return how many cells to search: the mean recall of the sample, less two standard errors, is ``AIMED``."""
+    recall = np.sort(ranks, axis=1)
+    for probes in range(2, cells):
+        found = (recall < probes).mean(axis=1)
+        if found.mean() - 2 * found.std() / np.sqrt(len(found)) >= AIMED:
+            return probes
+    return cells
+
+
 def _ranks_of_neighbors(points: Array, centres: Array, cell: Array, runner: Threads) -> Array:
     """Return at which place the cells of the nearest neighbours are among the cells of a row, (rows, ``RECALLED``).
 
-    For a random sample of the points, whose neighbours are searched among all points.
+    For a random sample of the points, whose neighbours are searched among all points, in single precision: of two at
+    equal distances up to rounding either may count.
     """
-    n = len(points)
+    n, middle = len(points), centres.mean(axis=0)
     rows = np.random.default_rng(1).permutation(n)[: 2 * CHECKED]
-    sample, k = np.ascontiguousarray(points[rows], dtype=float), min(RECALLED + 1, n)
+    sample, k = points[rows] - middle, min(RECALLED + 1, n)
+    single = sample.astype(np.float32) * np.float32(-2)
     blocks = row_blocks(n, points.shape[1] + len(rows))
+    found: dict[int, tuple[Array, Array]] = {}
 
-    def look(block: slice) -> tuple[Array, Array]:
-        lists = Brute(Distances(points[block])).closest(sample, min(k, block.stop - block.start), Threads(1))
-        return np.repeat(np.arange(len(rows)), np.diff(lists.ptr)), np.stack([lists.index + block.start, lists.squared])
+    def look(block: slice) -> None:
+        moved = (points[block] - middle).astype(np.float32)
+        table = single @ moved.T
+        table += np.einsum("ij,ij->i", moved, moved)
+        best = _smallest(table, min(k, table.shape[1]))
+        found[block.start] = best + block.start, np.take_along_axis(table, best, axis=1)
 
-    found = list(runner.map(look, blocks, "sample of neighbours"))
-    row = np.concatenate([part[0] for part in found])
-    index, squared = np.concatenate([part[1] for part in found], axis=1)
-    order = np.lexsort((index, squared, row))
-    first = np.searchsorted(row[order], np.arange(len(rows)))
-    nearest = index[order][first[:, None] + np.arange(k)].astype(int)[:, 1:]
-    table = Distances(centres).estimate(sample)[0]
+    runner.run(look, blocks)
+    index, values = (np.concatenate([found[block.start][side] for block in blocks], axis=1) for side in (0, 1))
+    nearest = np.take_along_axis(index, np.argsort(values, axis=1, kind="stable")[:, 1:k], axis=1)
+    table = Distances(centres - middle).estimate(sample)[0]
     places = np.argsort(np.argsort(table, axis=1, kind="stable"), axis=1, kind="stable")
     ranks: Array = np.take_along_axis(places, cell[nearest], axis=1)
     return ranks

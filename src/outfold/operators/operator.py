@@ -117,6 +117,12 @@ class Operator:
             return self._times(self.matrix, V, out)
         return self._times(self.square_root, self._times(self._transposed_root, V), out)
 
+    def factors(self) -> tuple[Sparse, ...]:
+        """Return the sparse matrix S, or the two that are multiplied by for it, in their order; none if S is dense."""
+        if self.square_root is not None:
+            return self._transposed_root, self.square_root
+        return () if isinstance(self.matrix, np.ndarray) else (self.matrix,)
+
     @cached_property
     def _transposed_root(self) -> Sparse:
         B = self.square_root

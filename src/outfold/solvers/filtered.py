@@ -4,17 +4,27 @@ A block of vectors is multiplied by a polynomial of S that is small on the unwan
 and grows above it. Ritz pairs of the block follow, and a better cut: the last Ritz value of the block. The block is
 wider than the number of wanted pairs, so it holds whole groups of eigenvalues near the top, such as those of clusters
 that are nearly separate. Lanczos would have to resolve each of them before it converges.
+
+The products of a polynomial are computed in single precision, which takes half the time, and cost no accuracy: for a
+Ritz pair (theta, v) with residual r = S v - theta v,
+
+    p(S) v = p(theta) v + q(S) r,    q(x) = (p(x) - p(theta)) / (x - theta)
+
+Only the correction q(S) r is rounded, relative to its own size, which shrinks with the residual. Residuals and Ritz
+pairs are computed in double precision, once for each polynomial.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from scipy import linalg
 
-from .._runtime.threads import row_blocks
+from .._loops import csr
+from .._runtime.threads import blas_threads, row_blocks
 from .._runtime.typing import Array
 from ..exceptions import ConvergenceError
 from ..operators.operator import Operator
@@ -83,19 +93,24 @@ class _FilteredSession:
         least = float(linalg.eigh_tridiagonal(diagonal, offs[: len(diagonal) - 1], eigvals_only=True)[0]) - offs[-1]
         return max(least, operator.top - operator.spread)
 
+    @cached_property
+    def _single(self) -> SinglePrecision:
+        return SinglePrecision(self.operator)
+
     def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
         operator = self.operator
         width = min(max(LEAST_WIDTH, 2 * count), operator.size - known.shape[1])
         if rough is not None and self.spare is not None and self.spare.shape[1] > count:
             width = min(width, self.spare.shape[1])
-        blocks = _Blocks(operator, known, np.empty((3, operator.size, width)))
+        blocks = _Blocks(operator, known, self._single, width)
         left, cut = self.max_products, self.low + 0.9 * (operator.top - self.low)
-        with operator.runner.ticker("solving", " products") as bar, operator.runner.blas():
+        with operator.runner.ticker("solving", " products") as bar, blas_threads(1):
             have = self._first_block(blocks, width)
+            values, sizes = blocks.ritz()
             if have < width:
                 blocks.filter(self.low, cut, FIRST_DEGREE)
-            while True:
                 values, sizes = blocks.ritz()
+            while True:
                 distance = np.maximum(operator.top - values[:count], 1e-12 * operator.spread)
                 excess = float((sizes[:count] / distance / self._goal(distance, rough)).max())
                 if excess <= 1:
@@ -103,6 +118,7 @@ class _FilteredSession:
                 cut = max(cut if left < self.max_products else self.low, float(values[-1]))
                 degree = self._degree(cut, blocks, values, count, excess, left)
                 blocks.filter(self.low, cut, degree)
+                values, sizes = blocks.ritz()
                 left -= degree + 1
                 bar.update(degree + 1)
         self.spare = blocks.vectors[:, count:]
@@ -140,59 +156,118 @@ class _FilteredSession:
 
 
 class _Blocks:
-    """The block of vectors, and two more for products: fresh memory costs as much as a product."""
+    """The block of vectors and its image, and room for the polynomial: fresh memory costs as much as a product."""
 
-    def __init__(self, operator: Operator, known: Array, room: Array) -> None:
-        self.operator, self.known = operator, known
-        self.vectors, self.image, self.other = room
+    def __init__(self, operator: Operator, known: Array, single: SinglePrecision, width: int) -> None:
+        self.operator, self.known, self.single = operator, known, single
+        self.vectors, self.image = np.empty((2, operator.size, width))
+        self.rest, self.now, self.other, self.between = np.empty((4, operator.size, width), np.float32)
+        self.values = np.zeros(width)
+        self.pieces = row_blocks(operator.size, 8 * width)
 
     def filter(self, low: float, cut: float, degree: int) -> None:
         """Multiply the block by T_degree of S, mapped so that [low, cut] becomes [-1, 1], scaled to 1 at the top."""
-        operator = self.operator
+        operator, unit = self.operator, self.single.unit
         middle, half = (cut + low) / 2, max((cut - low) / 2, 1e-12 * operator.spread)
         scale = first = half / (operator.top - middle)
-        pieces = row_blocks(len(self.vectors), 4 * self.vectors.shape[1])
-        for step in range(degree):
-            operator.matmat(self.vectors, self.image)
-            following = 1 / (2 / first - scale) if step else scale
-            gain, keep = (2 if step else 1) * following / half, -scale * following if step else 0.0
+        places = (self.values - middle) / half
+        before, share = np.ones(len(places)), scale * places  # of v in T_k(S) v; now and other hold the rest of it
+        self.other[:] = 0.0
+        operator.runner.run(partial(self._begin, scale * unit / half), self.pieces)
+        for _ in range(1, degree):
+            following = 1 / (2 / first - scale)
+            gain, keep = 2 * following, -scale * following
+            step = (gain * unit / half, gain * middle / half, keep)
+            self.single.recur(self.now, self.between, self.rest, step, gain * unit / half * share, self.other)
+            before, share = share, gain * places * share + keep * before
+            self.now, self.other, scale = self.other, self.now, following
+        operator.runner.run(partial(self._end, share), self.pieces)
 
-            def advance(at: slice, gain: float = gain, keep: float = keep) -> None:
-                now, out, image = self.vectors[at], self.other[at], self.image[at]
-                if keep:
-                    out *= keep
-                else:
-                    out[:] = 0.0
-                image -= middle * now
-                image *= gain
-                out += image
+    def _begin(self, scale: float, at: slice) -> None:
+        np.multiply(self.rest[at], np.float32(scale), out=self.now[at])
 
-            operator.runner.run(advance, pieces)
-            self.vectors, self.other, scale = self.other, self.vectors, following
+    def _end(self, share: Array, at: slice) -> None:
+        self.vectors[at] *= share
+        self.vectors[at] += self.now[at]
 
     def ritz(self) -> tuple[Array, Array]:
         """Turn the block into Ritz vectors orthogonal to ``known``; return their values and the sizes of residuals."""
-        self.vectors -= self.known @ (self.known.T @ self.vectors)
+        shares, width = self._sum(self._known_products), self.vectors.shape[1]
+        self.operator.runner.run(partial(self._deflate, shares), self.pieces)
         self.operator.matmat(self.vectors, self.image)
-        white = _whiten(self.vectors.T @ self.vectors)
-        table = white.T @ (self.vectors.T @ self.image) @ white
+        products = self._sum(self._own_products)
+        white = _whiten(products[:, :width])
+        table = white.T @ products[:, width:] @ white
         values, turn = linalg.eigh((table + table.T) / 2)
-        turn = white @ turn[:, ::-1]
-        self._turn(turn)
-        np.matmul(self.image, turn, out=self.other)
-        self.image, self.other = self.other, self.image
-        values = values[::-1]
-        products = np.einsum("ij,ij->j", self.image, self.image)
-        sizes = np.sqrt(np.maximum(products - np.square(values), 0.0))  # vectors have length 1
-        near = sizes < 1e-6 * self.operator.spread  # the difference of squares has cancelled
-        if near.any():
-            rest = self.image[:, near] - self.vectors[:, near] * values[near]
-            sizes[near] = np.linalg.norm(rest, axis=0)
-        return values, sizes
+        self.values = values[::-1].copy()
+        squares = self._sum(partial(self._turn, white @ turn[:, ::-1]))
+        return self.values, np.sqrt(squares)
 
-    def _turn(self, by: Array) -> None:
-        np.matmul(self.vectors, by, out=self.other)
-        self.vectors, self.other = self.other, self.vectors
+    def _sum(self, product: Callable[[slice], Array]) -> Array:
+        """Return the sum of ``product(piece)`` over pieces of rows, in their order."""
+        parts: dict[int, Array] = {}
+
+        def look(at: slice) -> None:
+            parts[at.start] = product(at)
+
+        self.operator.runner.run(look, self.pieces)
+        total: Array = np.sum([parts[at.start] for at in self.pieces], axis=0)
+        return total
+
+    def _known_products(self, at: slice) -> Array:
+        products: Array = self.known[at].T @ self.vectors[at]
+        return products
+
+    def _deflate(self, shares: Array, at: slice) -> None:
+        self.vectors[at] -= self.known[at] @ shares
+
+    def _own_products(self, at: slice) -> Array:
+        products: Array = self.vectors[at].T @ np.hstack([self.vectors[at], self.image[at]])
+        return products
+
+    def _turn(self, by: Array, at: slice) -> Array:
+        """Multiply the block and its image by ``by``, write the residuals; return their squared lengths, (width,)."""
+        self.vectors[at] = self.vectors[at] @ by
+        self.image[at] = self.image[at] @ by
+        rest = self.image[at] - self.vectors[at] * self.values
+        self.rest[at] = rest / self.single.unit
+        squares: Array = np.einsum("ij,ij->j", rest, rest)
+        return squares
+
+
+class SinglePrecision:
+    """Products with S / unit in single precision, in whose range every entry is; dense S in its own precision."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator, factors = operator, operator.factors()
+        self.unit = max(abs(operator.top), operator.spread)
+        each = self.unit ** (1 / max(1, len(factors)))
+        self.factors = [(M.indptr, M.indices, (M.data / each).astype(np.float32)) for M in factors]
+
+    def recur(
+        self, now: Array, between: Array, rest: Array, step: tuple[float, float, float], add: Array, out: Array
+    ) -> None:
+        """out = gain S / unit now - shift now + keep out + add rest, with (gain, shift, keep) = ``step``.
+
+        ``between`` is room for a block.
+        """
+        coefficients, add = np.array(step, np.float32), add.astype(np.float32)
+        pieces, run = row_blocks(len(now), 16 * now.shape[1]), self.operator.runner.run
+        if not self.factors:
+            gain, shift, keep = coefficients
+            out *= keep
+            out += gain * (self.operator.matmat(now.astype(float)) / self.unit) - shift * now + add * rest
+            return
+        self.operator.products.count += now.shape[1]
+        onto, (indptr, indices, data) = now, self.factors[-1]
+        if len(self.factors) == 2:
+            first = self.factors[0]
+            run(lambda at: csr.times_block(*first, now, between, at.start, at.stop), pieces)
+            onto = between
+        run(
+            lambda at: csr.recur(indptr, indices, data, onto, now, rest, coefficients, add, out, at.start, at.stop),
+            pieces,
+        )
 
 
 def _whiten(products: Array) -> Array:
