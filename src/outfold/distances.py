@@ -285,13 +285,23 @@ class Distances(PointDistances, SearchedDistances):
         return table, 4 * (Z.shape[1] + 4) * rounding
 
     def of_pairs(self, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+        return self.of_pairs_along(None, Z, ptr, index, runner)
+
+    def of_pairs_along(self, order: Array | None, Z: Array, ptr: Array, index: Array, runner: Threads) -> Array:
+        """Return what ``of_pairs`` does, row after row in ``order``.
+
+        Rows that are near each other share anchors. If they are adjacent in the order, these stay in the cache.
+        """
         if self.name != "euclidean":
             return super().of_pairs(Z, ptr, index, runner)
         out = np.empty(len(index))
         Z, X = (np.ascontiguousarray(A, dtype=float) for A in (Z, self.anchors))
 
         def fill(block: slice) -> None:
-            selection.squared_pairs(Z, X, ptr, index, out, block.start, block.stop)
+            if order is None:
+                selection.squared_pairs(Z, X, ptr, index, out, block.start, block.stop)
+            else:
+                selection.squared_pairs_of(order, Z, X, ptr, index, out, block.start, block.stop)
 
         runner.run(fill, row_blocks(len(Z), 8 * (1 + len(index) // max(1, len(Z)))))
         return out

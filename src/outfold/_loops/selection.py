@@ -10,15 +10,42 @@ from .._runtime.typing import Array
 
 @Loop
 def squared_pairs(Z: Array, X: Array, indptr: Array, indices: Array, out: Array, start: int, stop: int) -> None:
-    """Write squared distances of the pairs (i, indices[...]) of rows start..stop; one fixed order of summation."""
+    """Write squared distances of the pairs (i, indices[...]) of rows start..stop.
+
+    Each sum has one fixed order, feature by feature. An addition waits for the one before it in its sum, so the sums of
+    four pairs are computed together.
+    """
+    features = Z.shape[1]
     for i in range(start, stop):
-        for p in range(indptr[i], indptr[i + 1]):
-            j = indices[p]
+        p, last = indptr[i], indptr[i + 1]
+        while p + 4 <= last:
+            j0, j1, j2, j3 = indices[p], indices[p + 1], indices[p + 2], indices[p + 3]
+            sum0 = sum1 = sum2 = sum3 = 0.0
+            for f in range(features):
+                z = Z[i, f]
+                d0, d1, d2, d3 = z - X[j0, f], z - X[j1, f], z - X[j2, f], z - X[j3, f]
+                sum0 += d0 * d0
+                sum1 += d1 * d1
+                sum2 += d2 * d2
+                sum3 += d3 * d3
+            out[p], out[p + 1], out[p + 2], out[p + 3] = sum0, sum1, sum2, sum3
+            p += 4
+        while p < last:
             total = 0.0
-            for f in range(Z.shape[1]):
-                difference = Z[i, f] - X[j, f]
+            for f in range(features):
+                difference = Z[i, f] - X[indices[p], f]
                 total += difference * difference
             out[p] = total
+            p += 1
+
+
+@Loop
+def squared_pairs_of(
+    rows: Array, Z: Array, X: Array, indptr: Array, indices: Array, out: Array, start: int, stop: int
+) -> None:
+    """Write squared distances of the pairs of rows[start:stop]."""
+    for at in range(start, stop):
+        squared_pairs(Z, X, indptr, indices, out, rows[at], rows[at] + 1)
 
 
 @Loop

@@ -12,12 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
+from .threads import Threads, row_blocks
 from .typing import Array
 
 
-def own(values: ArrayLike) -> Array:
+def own(values: ArrayLike, runner: Threads | None = None) -> Array:
     """Return a read-only copy of the values as float64 in C order."""
-    copy = np.array(values, dtype=float, order="C")
+    if runner is None or not isinstance(values, np.ndarray) or values.ndim != 2:
+        copy = np.array(values, dtype=float, order="C")
+    else:  # by several threads: most of the time goes into fresh memory
+        copy = np.empty(values.shape)
+        runner.run(lambda part: np.copyto(copy[part], values[part]), row_blocks(*values.shape))
     copy.flags.writeable = False
     return copy
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._loops import hashing
+from .._loops.elementwise import COMPILED_FROM
 from .._runtime.typing import Array
 from .sparse_rows import SparseRows, row_keys, sum_entries
 
 HASHED_ROWS = 1 << 14  # rows hashed at a time, so that their hashes stay in the cache
-_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # multipliers of splitmix64
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -101,6 +102,9 @@ def hash_rows(points: Array, seed: int = 0) -> Array:
         hashes = np.where(bits == 0, np.uint64(0), scramble(bits ^ columns[points.indices]))
         return scramble(sum_entries(points, hashes))
     out = np.zeros(len(points), np.uint64)
+    if points.size >= COMPILED_FROM and points.dtype == float and points.flags.c_contiguous:
+        hashing.hash_entries(points.view(np.uint64), columns, out, 0, len(points))
+        return scramble(out)
     if len(points) < points.shape[1]:  # whole rows at a time: there are more features than rows
         for at, row in enumerate(points):
             bits = _bits(row)
@@ -116,11 +120,11 @@ def hash_rows(points: Array, seed: int = 0) -> Array:
 
 def scramble(keys: Array) -> Array:
     """Apply the finaliser of splitmix64 to 64-bit keys, in place: a bijection whose every bit depends on all bits."""
-    keys ^= keys >> np.uint64(30)
-    keys *= _MIX[0]
-    keys ^= keys >> np.uint64(27)
-    keys *= _MIX[1]
-    keys ^= keys >> np.uint64(31)
+    keys ^= keys >> hashing.SHIFTS[0]
+    keys *= hashing.MIX[0]
+    keys ^= keys >> hashing.SHIFTS[1]
+    keys *= hashing.MIX[1]
+    keys ^= keys >> hashing.SHIFTS[2]
     return keys
 
 

@@ -57,7 +57,7 @@ def largest_entries(Z: Array) -> Array:
 def all_rows_equal(points: Array) -> bool:
     """Return whether every row equals the first."""
     if not isinstance(points, SparseRows):
-        return bool((points == points[0]).all())
+        return all(bool((points[part] == points[0]).all()) for part in row_blocks(*points.shape))
     counts = np.diff(points.indptr)
     if (counts != counts[0]).any():
         return False

@@ -274,7 +274,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             values = self._validate(X if source is None else source.array(), reset=True)
             keeps = source is None and not recipe.streams  # the model stores these rows: copy the caller's array
             names = source.names if source is not None else [str(n) for n in getattr(self, "feature_names_in_", ())]
-            rows = ownership.own(values) if keeps and not issparse(values) else as_rows(values)
+            rows = ownership.own(values, self._runner()) if keeps and not issparse(values) else as_rows(values)
             return InMemory(rows, names or None), values.dtype
         if len(source) < 2:
             raise ValueError(f"A fit needs at least 2 rows; {source} has {len(source)}.")

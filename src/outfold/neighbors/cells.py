@@ -27,7 +27,7 @@ from .._runtime.threads import Threads, blas_threads, row_blocks
 from .._runtime.typing import WHOLE, Array, Axes, Index, Interval
 from ..distances import Distances
 from .brute import Brute
-from .lists import Lists, nearest_first
+from .lists import Lists, nearest_first, sort_rows
 from .search import RECALLED, Reaches, Search
 
 CELLS_PER_ROOT = 1.75  # cells, relative to the square root of the number of anchors
@@ -124,12 +124,19 @@ class Cells(Search):
         probed = self._probes_of(Z, runner)
         self._visit(Z, probed, keep, runner)
         limit = best[:, k - 1] + 2 * bound  # what is farther in single precision is not among the k nearest
-        lists = _measured_lists(self.distances, Z, np.where(best <= limit[:, None], found, -1), runner)
+        lists = self._measured_lists(Z, np.where(best <= limit[:, None], found, -1), probed, runner)
         unsure = np.flatnonzero((best[:, -1] <= limit) & (limit < np.inf) | (limit == np.inf))
         lists = lists.select(lists.squared <= np.repeat(_kth(lists, k), np.diff(lists.ptr)))
         if len(unsure):
             lists = _replace(lists, unsure, self._again(Z[unsure], probed[unsure], k, runner))
         return lists if groups is None else self._add_reached(Z, lists, groups, runner)
+
+    def _measured_lists(self, Z: Array, found: Array, probed: Array, runner: Threads) -> Lists:
+        """Return the anchors ``found`` (-1: none) with their squared distances, nearest first."""
+        there = found >= 0
+        ptr, index = np.append(0, np.cumsum(there.sum(axis=1))), found[there]
+        order = np.argsort(probed[:, 0], kind="stable")
+        return sort_rows(Lists(ptr, index, self.distances.of_pairs_along(order, Z, ptr, index, runner)), runner)
 
     def _again(self, Z: Array, probed: Array, k: int, runner: Threads) -> Lists:
         """Return the k nearest of the rows, with ties, in double precision; further cells where these hold too few."""
@@ -251,13 +258,6 @@ class _Pairs(NamedTuple):
     members: Array
     table: Array  # (rows, members)
     rounding: Array  # bound of the error in each row
-
-
-def _measured_lists(distances: Distances, Z: Array, found: Array, runner: Threads) -> Lists:
-    """Return the anchors ``found`` (-1: none) with their squared distances, nearest first."""
-    there = found >= 0
-    ptr = np.append(0, np.cumsum(there.sum(axis=1)))
-    return nearest_first(distances, Z, ptr, found[there], runner)
 
 
 def _kth(lists: Lists, k: int) -> Array:

@@ -51,8 +51,8 @@ def _probes(n: int, measure: Array, features: Array | None, runner: Threads) -> 
         speed = 1 + (f * golden * (k + 1)) % 1.0 + k
         phase = 2 * np.pi * ((f * 0.7548776662466927 + k / 3) % 1.0)
         if isinstance(features, SparseRows):
-            at, absent = features.indices, np.sin(-mean / scale * speed + phase)
-            entries = np.sin((features.data - mean[at]) / scale * speed[at] + phase[at]) - absent[at]
+            at, absent = features.indices, _sine(-mean / scale * speed + phase).astype(float)
+            entries = _sine((features.data - mean[at]) / scale * speed[at] + phase[at]) - absent[at]
             out[:] = (sum_entries(features, entries) + absent.sum()) / len(f)
         else:
             runner.run(partial(_fill, out, features, mean, speed / scale, phase), row_blocks(n, features.shape[1]))
@@ -66,4 +66,10 @@ def _fill(out: Array, features: Array, mean: Array, speed: Array, phase: Array, 
     table = features[block] - mean
     table *= speed
     table += phase
-    out[block] = np.sin(table, out=table).mean(axis=1)
+    out[block] = _sine(table).mean(axis=1, dtype=float)
+
+
+def _sine(values: Array) -> Array:
+    """Return the sine in single precision, which takes a seventh of the time. The values are clipped in place."""
+    sine: Array = np.sin(np.clip(values, -1e9, 1e9, out=values).astype(np.float32))
+    return sine
