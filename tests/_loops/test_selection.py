@@ -22,6 +22,11 @@ def test_squared_pairs(seed):
     rows = np.repeat(np.arange(12), np.diff(ptr))
     assert np.array_equal(fast, slow)
     np.testing.assert_allclose(fast, ((Z[rows] - X[index]) ** 2).sum(axis=1), rtol=1e-14)
+    some = rng.permutation(12)[:7]
+    for loop in (selection_loops.squared_pairs_of, selection_loops.squared_pairs_of.plain):
+        found = np.full(len(index), -1.0)
+        loop(some, Z, X, ptr, index, found, 0, 7)
+        np.testing.assert_array_equal(found, np.where(np.isin(rows, some), fast, -1.0))
 
 
 @given(seeds, st.integers(1, 8), st.booleans())

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outfold._loops import hashing
+from outfold._loops.elementwise import COMPILED_FROM
 from outfold.data import places
 from outfold.data.places import count_neighbors, find_places, hash_rows
 
@@ -22,6 +24,21 @@ def test_places_are_the_distinct_rows_in_the_order_they_appear(seed, rows, featu
     assert found.first.tolist() == sorted(first.tolist())
     np.testing.assert_array_equal(X[found.first][found.member], X)
     np.testing.assert_allclose(found.mass(np.ones(rows)), [(p == X).all(axis=1).sum() for p in X[found.first]])
+
+
+def test_hashes_of_many_entries_are_those_of_few():
+    X = np.random.default_rng(0).normal(size=(2000, 40))
+    X[X < -1], X[5, 5], X[6, 6], X[7] = 0.0, -0.0, np.nan, X[8]
+    assert X.size >= COMPILED_FROM
+    few = np.concatenate([hash_rows(X[at : at + 100]) for at in range(0, 2000, 100)])
+    np.testing.assert_array_equal(hash_rows(X), few)
+    np.testing.assert_array_equal(hash_rows(np.asfortranarray(X)), few)
+    bits, columns = (X[:50] + 0.0).view(np.uint64), np.arange(1, 41).astype(np.uint64)
+    fast, slow = np.empty((2, 50), np.uint64)
+    hashing.hash_entries(bits, columns, fast, 0, 50)
+    with np.errstate(over="ignore"):
+        hashing.hash_entries.plain(bits, columns, slow, 0, 50)
+    np.testing.assert_array_equal(fast, slow)
 
 
 def test_zero_has_one_sign_and_nan_equals_itself():

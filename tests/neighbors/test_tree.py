@@ -1,11 +1,14 @@
 """The tree of boxes against all pairs."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outfold._loops import kdtree
 from outfold._runtime.threads import Threads
 from outfold.distances import Metric
+from outfold.neighbors import tree as tree_module
 from outfold.neighbors.brute import Brute
 from outfold.neighbors.tree import Tree
 
@@ -77,3 +80,18 @@ def test_blocks_and_threads_do_not_matter():
     assert np.array_equal(one.index, two.index)
     assert np.array_equal(one.index[:500], few.index)
     assert np.array_equal(one.squared[:500], few.squared)
+
+
+@pytest.mark.parametrize(
+    ("features", "dimension", "pays"), [(50, 2, True), (50, 8, False), (10, 3, True), (16, 16, False)]
+)
+def test_a_tree_pays_where_the_points_have_few_dimensions(features, dimension, pays, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = np.sin(rng.uniform(-1, 1, (6000, dimension)) @ rng.normal(size=(dimension, features)))
+    search = Tree(Metric().fit(X))
+    some = X[np.linspace(0, 5999, tree_module.PROBES).astype(int)]
+    reach = np.partition(table(some, X), tree_module.PROBED - 1, axis=1)[:, tree_module.PROBED - 1]
+    whole = tree_module._share_of_leaves(search.tree, some, reach)
+    thin = kdtree.plant(np.ascontiguousarray(X[:: tree_module.THIN]), tree_module.LEAF // tree_module.THIN)
+    assert tree_module._share_of_leaves(thin, some, reach) < whole  # so it may say no for both, and never yes
+    assert search.pays() == pays == (whole * (15 + 4 * features) < 3 + features / 20)

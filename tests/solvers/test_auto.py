@@ -12,6 +12,7 @@ from outfold import DiffusionMaps, LaplacianEigenmaps, datasets, solvers
 from outfold.exceptions import ConvergenceError, SpectrumWarning
 from outfold.operators.operator import MarkovOperator
 from outfold.solvers import Solver
+from outfold.solvers.filtered import SinglePrecision
 
 X = np.random.default_rng(0).normal(size=(300, 3))
 
@@ -148,7 +149,14 @@ def test_the_report_counts_the_products_of_the_matrix_with_a_vector(monkeypatch)
         columns.append(V.shape[1])
         return plain(self, V, out)
 
+    single = SinglePrecision.recur
+
+    def counted_in_single_precision(self, now, *others):
+        columns.append(now.shape[1])
+        return single(self, now, *others)
+
     monkeypatch.setattr(MarkovOperator, "matmat", counted)
+    monkeypatch.setattr(SinglePrecision, "recur", counted_in_single_precision)
     for solver in ("dense", "lanczos", "filtered"):
         columns.clear()
         report = DiffusionMaps(3, solver=solver).fit(X).report_

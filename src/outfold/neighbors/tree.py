@@ -23,6 +23,7 @@ TREE_ALWAYS_UP_TO = 5  # features up to which a tree is quicker than all pairs f
 TREE_FEATURES = 10  # features up to which a tree is expected to be quicker, before the points are tested
 MOST_FEATURES = 128  # with more features no tree is tried
 PROBES, PROBED = 32, 32  # test searches that count the leaves they visit, and neighbours of each
+THIN = 4  # every how many-th point the tree of a first test holds
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,9 @@ class Tree(Search):
 
         That depends on the intrinsic dimension of the points more than on their features, so some searches are tested.
         Both searches return the same neighbours. The costs were measured: nanoseconds per anchor.
+
+        A tree of every fourth point, with as many leaves, has smaller boxes: if even that does not pay, the tree of all
+        points is not made.
         """
         points = self.distances.anchors
         n, features = points.shape
@@ -52,10 +56,11 @@ class Tree(Search):
         k = min(n, PROBED)
         # a copy of `distances`, so that what it caches is freed afterwards
         reach = Brute(self.distances.to(points)).closest(some, k, Threads(1)).kth(k)
-        low, high = (corner[len(corner) // 2 :] for corner in self.tree[2:4])  # corners of the leaves
-        apart = (np.square(np.maximum(0, np.maximum(low - z, z - high))).sum(axis=1) for z in some)
-        share = np.mean([(box <= far).mean() for box, far in zip(apart, reach)])
-        return bool(share * (15 + 4 * features) < 3 + features / 20)
+        most = (3 + features / 20) / (15 + 4 * features)
+        thin = np.ascontiguousarray(points[::THIN], dtype=float)
+        if _share_of_leaves(kdtree.plant(thin, LEAF // THIN), some, reach) >= most:
+            return False
+        return _share_of_leaves(self.tree, some, reach) < most
 
     def closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None = None) -> Lists:
         k = min(len(self.distances.anchors), k)
@@ -129,3 +134,10 @@ def _order(part: Array) -> Array:
     if part.max(initial=0) < 1 << 16:
         part = part.astype(np.uint16)  # NumPy sorts short integers by their digits, in linear time
     return np.argsort(part, kind="stable")
+
+
+def _share_of_leaves(tree: kdtree.Boxes, rows: Array, reach: Array) -> float:
+    """Return the share of the leaves that a search visits, on average over the rows; ``reach``: of each, squared."""
+    low, high = (corner[len(corner) // 2 :] for corner in tree[2:4])  # corners of the leaves
+    apart = (np.square(np.maximum(0, np.maximum(low - z, z - high))).sum(axis=1) for z in rows)
+    return float(np.mean([(box <= far).mean() for box, far in zip(apart, reach)]))

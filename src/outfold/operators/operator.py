@@ -131,11 +131,13 @@ class Operator:
         return transposed
 
     def _times(self, M: Matrix, V: Array, out: Array | None = None) -> Array:
-        product: Array
-        if isinstance(M, np.ndarray) or V.shape[1] == 1:
-            product = M @ V
-            return product
         product = np.empty((M.shape[0], V.shape[1])) if out is None else out
+        if isinstance(M, np.ndarray):
+            np.matmul(M, V, out=product)
+            return product
+        if V.shape[1] == 1:
+            product[:] = M @ V
+            return product
         V = np.ascontiguousarray(V)
 
         def fill(block: slice) -> None:
