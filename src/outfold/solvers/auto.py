@@ -6,11 +6,13 @@ trivial ones are deflated first, so no solver ever has to find a multiple eigenv
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
 
+from .._runtime.threads import blas_threads
 from .._runtime.typing import Array
 from ..exceptions import ConvergenceError
 from ..operators.operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, CentredOperator, Operator
@@ -27,6 +29,7 @@ SPARSE_DENSE_UP_TO = 400  # rows of a sparse graph up to which the dense solver 
 DENSE_INSTEAD_UP_TO = 10_000  # rows up to which the dense solver takes the place of one that fails
 PRECISE_UP_TO, PRECISE = 200_000, 1e-7  # rows, and the relative residual that subspace iteration reaches for so many
 RESTARTS = 60  # of Lanczos where the dense solver can take its place: it converges in 2 to 20 or hardly ever
+ONE_THREAD_UP_TO = 8000  # rows of a sparse graph up to which threads of BLAS wait for each other longer than they work
 MORE_PRODUCTS = 3000  # of subspace iteration, where LOBPCG fails too
 
 OF_A_KIND: dict[str, Solver] = {  # what `Operator.solver_choice` names
@@ -111,7 +114,9 @@ def solve(operator: Operator, solver: Solver, count: int) -> Spectrum:
         chosen, why = solver.choose(operator, count - exact) if isinstance(solver, Auto) else (solver, "asked for")
         if not chosen.complete and count - exact >= operator.size - exact - 1:
             chosen, why = Dense(), "an iterative solver cannot compute every eigenpair"
-        found, found_vectors, name, why = _try(operator, chosen, trivial, count - exact, why)
+        small = operator.sparse and operator.size <= ONE_THREAD_UP_TO
+        with blas_threads(1) if small else nullcontext():
+            found, found_vectors, name, why = _try(operator, chosen, trivial, count - exact, why)
         values, vectors = np.append(values, found), np.hstack([trivial, found_vectors])
     residuals = np.linalg.norm(operator.matmat(vectors) - vectors * values, axis=0)
     return Spectrum(
