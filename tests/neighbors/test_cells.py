@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 from catalogue import quietly
 from outfold import DiffusionMaps, LaplacianEigenmaps, graphs, load
@@ -199,3 +200,48 @@ def test_edges_that_cells_find_from_both_ends_are_the_same_for_new_rows(rule, mo
     inside = np.flatnonzero(~np.isnan(model.embedding_).any(axis=1))[::7]
     again = quietly(model.transform, X[inside])
     np.testing.assert_allclose(again, model.embedding_[inside], rtol=0, atol=1e-10 * np.abs(again).max())
+
+
+@pytest.mark.parametrize("unit", [2.0**-340, 2.0**-100, 2.0**100, 2.0**340])
+def test_neighbors_do_not_depend_on_the_unit(unit):
+    scaled = Cells.of(Distances(X * unit), RUNNER)
+    assert (scaled.probes, scaled.recall) == (SEARCH.probes, SEARCH.recall)
+    for (index, squared), (other, lengths) in zip(lists_of(scaled, Z * unit, 15), lists_of(SEARCH, Z, 15)):
+        assert index == other
+        np.testing.assert_allclose(np.array(squared) / unit / unit, lengths, rtol=1e-14)
+
+
+def hard_points(kind):
+    rng = np.random.default_rng(5)
+    if kind == "heavy tails":
+        return rng.lognormal(sigma=3, size=(4000, 20))
+    if kind == "one outlier":
+        return np.vstack([curved(3999, 20), np.full((1, 20), 1e25)])
+    return 1e3 * rng.normal(size=(20, 20))[rng.integers(20, size=4000)] + 1e-2 * curved(4000, 20)  # tight clusters
+
+
+@pytest.mark.parametrize("kind", ["heavy tails", "one outlier", "tight clusters"])
+def test_hard_points_have_their_neighbors_and_few_are_searched_again(kind, monkeypatch):
+    again, plain = [], Cells._again
+
+    def counted(self, Z, probed, k, runner):
+        again.append(len(Z))
+        return plain(self, Z, probed, k, runner)
+
+    monkeypatch.setattr(Cells, "_again", counted)
+    points = hard_points(kind)
+    search = Cells.of(Distances(points), RUNNER)
+    assert sum(again) < 0.05 * 320  # of the sample
+    again.clear()
+    found = lists_of(search, points, 16)
+    assert sum(again) < 0.05 * 4000
+    true = [(np.argsort(lengths)[:16], None) for lengths in cdist(points, points, "sqeuclidean")]
+    assert share_of([(index[:16], None) for index, _ in found], true) > 0.95
+    assert search.recall > 0.95
+    cell = np.empty(4000, int)
+    cell[search.members] = np.repeat(np.arange(len(search.centres)), search.sizes)
+    for row in (0, 1, 2, 3999):
+        order = np.argsort(((points[row] - search.centres) ** 2).sum(axis=1), kind="stable")
+        there = np.flatnonzero(np.isin(cell, order[: search.probes]))
+        lengths = ((points[there] - points[row]) ** 2).sum(axis=1)
+        assert found[row][0][:16] == there[np.lexsort((there, lengths))[:16]].tolist()

@@ -39,9 +39,7 @@ def test_crowded_eigenvalues_go_to_another_solver():
 def test_products_in_single_precision_cost_no_accuracy(kernel):
     X = clustered() if kernel == "precomputed" else s_curve(900, random_state=0)[0]
     width = {"epsilon": 0.5} if kernel == "gaussian" else {}
-    dense, filtered = (
-        DiffusionMaps(4, kernel=kernel, solver=s, **width).fit(X) for s in ("dense", Filtered(tol=1e-9))
-    )
+    dense, filtered = (DiffusionMaps(4, kernel=kernel, solver=s, **width).fit(X) for s in ("dense", Filtered(tol=1e-9)))
     assert filtered.report_.solver == "filtered"
     assert filtered.report_.residual <= 1e-9 * 1.01  # in single precision no residual would be below 1e-7
     np.testing.assert_allclose(filtered.eigenvalues_, dense.eigenvalues_, rtol=1e-13)

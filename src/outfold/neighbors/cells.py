@@ -7,15 +7,16 @@ alike, alone and in any batch. Everything it needs are arrays: centres, and the 
 ``probes`` is set by a sample of anchors whose neighbours are searched among all anchors: so many cells that at least
 ``AIMED`` of the neighbours are found, less two standard errors of the sample. Another sample measures the recall.
 
-Distances come from products in single precision, about the centre of a cell. They select a few more anchors than are
-wanted, whose distances are then computed in double precision. Where a bound of the rounding does not exclude all
-others, as among many equal distances, a row is searched again in double precision.
+Distances come from products in single precision, about the centre of a cell, less their largest possible rounding.
+The least of these bounds select a few more anchors than are wanted, whose distances are computed in double precision.
+Where the bounds do not exclude all others, as among many equal distances, or where a row is very far away, it is
+searched again in double precision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, ClassVar, NamedTuple
 
@@ -27,16 +28,15 @@ from .._runtime.threads import Threads, blas_threads, row_blocks
 from .._runtime.typing import WHOLE, Array, Axes, Index, Interval
 from ..distances import Distances
 from .brute import Brute
+from .centres import FAR, Centres, find_means, rounding
 from .lists import Lists, nearest_first, sort_rows
 from .search import RECALLED, Reaches, Search
 
 CELLS_PER_ROOT = 1.75  # cells, relative to the square root of the number of anchors
-ROWS_PER_CELL, LLOYD_ROUNDS = 16, 4  # of k-means: rows of its sample for each cell, and iterations
 AIMED = 0.95  # share of the nearest neighbours that the searched cells should hold at least
 CHECKED = 160  # anchors in each of the two samples
 SPARE = 12  # anchors beyond those wanted that are selected in single precision
 ROWS_AT_ONCE = 1 << 17
-EPS = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +57,34 @@ class Cells(Search):
         """Return the cells of the anchors, and so many probes that ``AIMED`` of the neighbours are found."""
         points = distances.anchors
         with blas_threads(1):  # products of several threads differ by rounding
-            centres = _means(points, max(2, int(CELLS_PER_ROOT * np.sqrt(len(points)))), runner)
-            cell = _near_centres(points, centres, 1, runner)[:, 0]
-            sizes = np.bincount(cell, minlength=len(centres))
-            members = np.argsort(cell, kind="stable")
-            ranks = _ranks_of_neighbors(points, centres, cell, runner)
+            centres = find_means(points, max(2, int(CELLS_PER_ROOT * np.sqrt(len(points)))), runner)
+            cell = Centres(centres).nearest(points, 1, runner)[:, 0]
+        sizes, members = np.bincount(cell, minlength=len(centres)), np.argsort(cell, kind="stable")
+        cells = cls(distances=distances, centres=centres, members=members, sizes=sizes, probes=len(centres), recall=1.0)
+        ranks = cells._ranks_of_neighbors(cell, runner)
         chosen, checked = ranks[: len(ranks) // 2], ranks[len(ranks) // 2 :]
         probes = _count_probes(chosen, len(centres))
-        recall = float((checked < probes).mean())
-        return cls(distances=distances, centres=centres, members=members, sizes=sizes, probes=probes, recall=recall)
+        fewer = replace(cells, probes=probes, recall=float((checked < probes).mean()))
+        fewer._cache.update(cells._cache)
+        return fewer
+
+    def _ranks_of_neighbors(self, cell: Array, runner: Threads) -> Array:
+        """Return at which place the cells of the nearest neighbours are among the cells of a row, (rows, ``RECALLED``).
+
+        For a random sample of the anchors, whose neighbours are searched in all cells. ``cell``: that of each anchor.
+        """
+        points = self.distances.anchors
+        rows = np.random.default_rng(1).permutation(len(points))[: 2 * CHECKED]
+        sample = np.ascontiguousarray(points[rows], dtype=float)
+        k = min(RECALLED + 1, len(points))
+        with blas_threads(1):
+            order = self._centres.nearest(sample, len(self.centres), runner)
+        lists = self._closest(sample, order, k, runner)
+        places = np.empty(order.shape, np.int64)
+        np.put_along_axis(places, order, np.arange(order.shape[1])[None], axis=1)
+        nearest = lists.index[lists.ptr[:-1, None] + np.arange(1, k)]
+        ranks: Array = np.take_along_axis(places, cell[nearest], axis=1)
+        return ranks
 
     @cached_property
     def _ends(self) -> Array:
@@ -83,7 +102,7 @@ class Cells(Search):
             def fill(part: slice) -> None:
                 for cell in range(part.start, part.stop):
                     at = slice(ends[cell], ends[cell + 1])
-                    placed[at] = points[self.members[at]] - self.centres[cell]
+                    placed[at] = self._centres.place(points[self.members[at]], self.centres[cell])
                     squares[at] = np.einsum("ij,ij->i", placed[at], placed[at])
 
             runner.run(fill, row_blocks(len(self.centres), len(points) * points.shape[1] // len(self.centres)))
@@ -95,41 +114,50 @@ class Cells(Search):
         return {}
 
     @cached_property
+    def _centres(self) -> Centres:
+        return Centres(self.centres)
+
+    @cached_property
     def _of_centres(self) -> Brute:
-        return Brute(Distances(self.centres))
+        return Brute(self._centres.exactly)
 
     def _probes_of(self, Z: Array, runner: Threads) -> Array:
         """Return the ``probes`` nearest cells of each row, about nearest first."""
         with blas_threads(1):
-            return _near_centres(Z, self.centres, self.probes, runner)
+            return self._centres.nearest(Z, self.probes, runner)
 
     def closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None = None) -> Lists:
         k = min(len(self.distances.anchors), k)
-        parts = [
-            self._closest(Z[start : start + ROWS_AT_ONCE], k, runner, groups)
-            for start in range(0, len(Z), ROWS_AT_ONCE)
-        ]
+        parts = []
+        for start in range(0, len(Z), ROWS_AT_ONCE):
+            rows = Z[start : start + ROWS_AT_ONCE]
+            lists = self._closest(rows, self._probes_of(rows, runner), k, runner)
+            parts.append(lists if groups is None else self._add_reached(rows, lists, groups, runner))
         return parts[0] if len(parts) == 1 else _join(parts)
 
-    def _closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None) -> Lists:
+    def _closest(self, Z: Array, probed: Array, k: int, runner: Threads) -> Lists:
+        """Return the k nearest anchors of each row among those in the cells ``probed``, ties included."""
         wide = min(len(self.distances.anchors), k + SPARE)
         best = np.full((len(Z), wide), np.inf, np.float32)
         found = np.full((len(Z), wide), -1, np.int64)
-        bound = np.zeros(len(Z))
+        near = np.full(len(Z), np.inf)  # squared distance to the nearest centre
 
         def keep(pairs: _Pairs) -> None:
             loops.keep_smallest(pairs.table, pairs.members, pairs.rows, best, found)
-            bound[pairs.rows] = np.maximum(bound[pairs.rows], pairs.rounding)
+            near[pairs.rows] = np.minimum(near[pairs.rows], pairs.own)
 
-        probed = self._probes_of(Z, runner)
         self._visit(Z, probed, keep, runner)
-        limit = best[:, k - 1] + 2 * bound  # what is farther in single precision is not among the k nearest
-        lists = self._measured_lists(Z, np.where(best <= limit[:, None], found, -1), probed, runner)
-        unsure = np.flatnonzero((best[:, -1] <= limit) & (limit < np.inf) | (limit == np.inf))
-        lists = lists.select(lists.squared <= np.repeat(_kth(lists, k), np.diff(lists.ptr)))
-        if len(unsure):
-            lists = _replace(lists, unsure, self._again(Z[unsure], probed[unsure], k, runner))
-        return lists if groups is None else self._add_reached(Z, lists, groups, runner)
+        B = rounding(Z.shape[1])
+        kept = best <= (best[:, k - 1] * (1 + 4 * B) + 8 * B * near)[:, None]  # about those that may be the k nearest
+        lists = self._measured_lists(Z, np.where(kept, found, -1), probed, runner)
+        last = _kth(lists, k)
+        others = best[np.arange(len(Z)), np.minimum(kept.sum(axis=1), wide - 1)]  # a bound of all that are not kept
+        unsure = ~(last < np.inf) | (others < np.inf) & (others <= last / self._centres.unit**2) | (near > FAR**2)
+        lists = lists.select(lists.squared <= np.repeat(last, np.diff(lists.ptr)))
+        if unsure.any():
+            rows = np.flatnonzero(unsure)
+            lists = _replace(lists, rows, self._again(Z[rows], probed[rows], k, runner))
+        return lists
 
     def _measured_lists(self, Z: Array, found: Array, probed: Array, runner: Threads) -> Lists:
         """Return the anchors ``found`` (-1: none) with their squared distances, nearest first."""
@@ -155,12 +183,12 @@ class Cells(Search):
 
     def within(self, Z: Array, radii: Array, groups: Reaches | None, runner: Threads) -> Lists:
         reach = np.ones(len(self.distances.anchors)) if groups is None else groups.squared
-        pieces: dict[tuple[int, int], tuple[Array, Array]] = {}
+        pieces: dict[tuple[int, ...], tuple[Array, Array]] = {}
 
         def keep(pairs: _Pairs) -> None:
             bound = np.square(radii[pairs.rows])[:, None] * reach[pairs.members] * (1 + 1e-6)
-            row, member = np.nonzero(pairs.table <= bound + pairs.rounding[:, None])
-            pieces[pairs.slot, pairs.cell] = pairs.rows[row], pairs.members[member]
+            row, member = np.nonzero(pairs.table <= bound / self._centres.unit**2)
+            pieces[pairs.slot, pairs.cell, int(pairs.rows[0])] = pairs.rows[row], pairs.members[member]
 
         self._visit(Z, self._probes_of(Z, runner), keep, runner)
         parts = [pieces[at] for at in sorted(pieces)]
@@ -217,9 +245,20 @@ class Cells(Search):
     def _visit(self, Z: Array, probed: Array, use: Callable[[_Pairs], None], runner: Threads) -> None:
         """Call ``use`` with squared distances of each row to the anchors in its cells: nearest cells of all rows first.
 
-        In a round each row has one cell, so no two calls of a round have a row in common.
+        In a round each row has one cell, so no two calls of a round have a row in common. Where every row is compared
+        with all cells, threads share the rows instead.
         """
         self._place(runner)
+        if probed.shape[1] == len(self.centres):
+
+            def compare(rows: slice) -> None:
+                for cell in np.flatnonzero(self.sizes):
+                    use(self._measure(Z, np.arange(rows.start, rows.stop), int(cell), 0))
+
+            step = -(-len(Z) // runner.workers)
+            with blas_threads(1):
+                runner.run(compare, [slice(at, min(at + step, len(Z))) for at in range(0, len(Z), step)])
+            return
         with blas_threads(1), runner.bar("neighbours", self.probes, unit=" cells") as bar:
             for slot in range(self.probes):
                 order = np.argsort(probed[:, slot], kind="stable")
@@ -239,25 +278,27 @@ class Cells(Search):
         """Return the squared distances of some rows to the anchors of a cell, in single precision."""
         placed, norms = self._cache["placed"]
         at = slice(self._ends[cell], self._ends[cell + 1])
-        moved = (Z[rows] - self.centres[cell]).astype(np.float32)
-        own, theirs = np.einsum("ij,ij->i", moved, moved), norms[at]
+        moved = self._centres.place(Z[rows], self.centres[cell])
+        own, less = np.einsum("ij,ij->i", moved, moved), np.float32(1 - rounding(Z.shape[1]))
         moved *= -2
         table = moved @ placed[at].T
-        table += own[:, None]
-        table += theirs
-        rounding = 2 * (Z.shape[1] + 8) * EPS * (own.astype(float) + float(theirs.max()))
-        return _Pairs(slot, cell, rows, self.members[at], table, rounding)
+        table += less * own[:, None]
+        table += less * norms[at]
+        return _Pairs(slot, cell, rows, self.members[at], table, own)
 
 
 class _Pairs(NamedTuple):
-    """Squared distances of some rows to the anchors of one of their cells."""
+    """Squared distances of some rows to the anchors of one of their cells, in squared units of the spread.
+
+    They are lower bounds: each is less than the distance by its largest possible rounding.
+    """
 
     slot: int  # the cell is the nearest but ``slot`` of the rows
     cell: int
     rows: Array
     members: Array
     table: Array  # (rows, members)
-    rounding: Array  # bound of the error in each row
+    own: Array  # squared distance of each row to the centre
 
 
 def _kth(lists: Lists, k: int) -> Array:
@@ -285,80 +326,6 @@ def _replace(lists: Lists, rows: Array, others: Lists) -> Lists:
     return Lists(np.append(0, np.cumsum(np.bincount(at, minlength=len(replaced)))), index, squared)
 
 
-# -- making the cells ------------------------------------------------------------------------
-
-
-def _means(points: Array, count: int, runner: Threads) -> Array:
-    """Return the centres of k-means on an even sample of the points, by a few rounds of Lloyd's algorithm.
-
-    scikit-learn's k-means sums in an order that depends on its threads; the cells must not.
-    """
-    random = np.random.default_rng(0)
-    some = np.sort(random.permutation(len(points))[: ROWS_PER_CELL * count])
-    sample = np.ascontiguousarray(points[some], dtype=float)
-    centres = sample[np.sort(random.permutation(len(sample))[:count])]
-    for _ in range(LLOYD_ROUNDS):
-        cell = _near_centres(sample, centres, 1, runner)[:, 0]
-        sizes = np.bincount(cell, minlength=len(centres))
-        sums = csr_array((np.ones(len(sample)), (cell, np.arange(len(sample)))), shape=(len(centres), len(sample)))
-        held = sizes > 0
-        centres[held] = (sums @ sample)[held] / sizes[held, None]
-    return np.unique(centres, axis=0)
-
-
-def _near_centres(points: Array, centres: Array, count: int, runner: Threads) -> Array:
-    """Return the ``count`` nearest centres of each point, about nearest first; of equally near ones the first.
-
-    Products in single precision select them. Where a bound of the rounding leaves open which they are, the distances
-    of those that may be the last are computed in double precision.
-    """
-    middle, exactly = centres.mean(axis=0), Distances(centres)
-    single = np.ascontiguousarray((centres - middle).T, dtype=np.float32)
-    norms = np.einsum("ij,ij->j", single, single)
-    out = np.empty((len(points), count), np.int32)
-
-    def look(block: slice) -> None:
-        moved = (points[block] - middle).astype(np.float32)
-        bound = 4 * (points.shape[1] + 8) * EPS * (np.einsum("ij,ij->i", moved, moved) + norms.max())
-        moved *= -2
-        table = moved @ single
-        table += norms
-        out[block] = best = _smallest(table, count)
-        limit = np.take_along_axis(table, best, axis=1).max(axis=1) + 2 * bound
-        unsure = np.flatnonzero((table <= limit[:, None]).sum(axis=1) > count)
-        if len(unsure):
-            rows, limit = table[unsure], limit[unsure]
-            row, centre = np.nonzero((rows <= limit[:, None]) & (rows >= (limit - 4 * bound[unsure])[:, None]))
-            ptr = np.append(0, np.cumsum(np.bincount(row, minlength=len(unsure))))
-            squared = exactly.of_pairs(points[block][unsure], ptr, centre, Threads(1))
-            out[block][unsure] = _settle(rows, limit - 4 * bound[unsure], count, Lists(ptr, centre, squared))
-
-    runner.run(look, row_blocks(len(points), 4 * len(centres)))
-    return out
-
-
-def _smallest(table: Array, count: int) -> Array:
-    """Return the columns of the ``count`` smallest entries of each row, in increasing order of the entries."""
-    if count == 1:
-        least: Array = table.argmin(axis=1)[:, None]
-        return least
-    some = np.arange(table.shape[1])[None] if count == table.shape[1] else np.argpartition(table, count - 1)[:, :count]
-    order = np.argsort(np.take_along_axis(table, some, axis=1), axis=1)
-    smallest: Array = np.take_along_axis(np.broadcast_to(some, (len(table), count)), order, axis=1)
-    return smallest
-
-
-def _settle(table: Array, sure: Array, count: int, open_: Lists) -> Array:
-    """Return the columns below ``sure`` in each row, and as many of the open ones, the nearest, as make ``count``."""
-    row, column = np.nonzero(table < sure[:, None])
-    order = np.lexsort((open_.index, open_.squared, open_.rows()))
-    rows, columns = np.append(row, open_.rows()), np.append(column, open_.index[order])
-    by_row = np.argsort(rows, kind="stable")
-    starts = np.searchsorted(rows[by_row], np.arange(len(table)))
-    settled: Array = columns[by_row][starts[:, None] + np.arange(count)]
-    return settled
-
-
 def _count_probes(ranks: Array, cells: int) -> int:
     """Return how many cells to search: the mean recall of the sample, less two standard errors, is ``AIMED``."""
     recall = np.sort(ranks, axis=1)
@@ -367,32 +334,3 @@ def _count_probes(ranks: Array, cells: int) -> int:
         if found.mean() - 2 * found.std() / np.sqrt(len(found)) >= AIMED:
             return probes
     return cells
-
-
-def _ranks_of_neighbors(points: Array, centres: Array, cell: Array, runner: Threads) -> Array:
-    """Return at which place the cells of the nearest neighbours are among the cells of a row, (rows, ``RECALLED``).
-
-    For a random sample of the points, whose neighbours are searched among all points, in single precision: of two at
-    equal distances up to rounding either may count.
-    """
-    n, middle = len(points), centres.mean(axis=0)
-    rows = np.random.default_rng(1).permutation(n)[: 2 * CHECKED]
-    sample, k = points[rows] - middle, min(RECALLED + 1, n)
-    single = sample.astype(np.float32) * np.float32(-2)
-    blocks = row_blocks(n, points.shape[1] + len(rows))
-    found: dict[int, tuple[Array, Array]] = {}
-
-    def look(block: slice) -> None:
-        moved = (points[block] - middle).astype(np.float32)
-        table = single @ moved.T
-        table += np.einsum("ij,ij->i", moved, moved)
-        best = _smallest(table, min(k, table.shape[1]))
-        found[block.start] = best + block.start, np.take_along_axis(table, best, axis=1)
-
-    runner.run(look, blocks)
-    index, values = (np.concatenate([found[block.start][side] for block in blocks], axis=1) for side in (0, 1))
-    nearest = np.take_along_axis(index, np.argsort(values, axis=1, kind="stable")[:, 1:k], axis=1)
-    table = Distances(centres - middle).estimate(sample)[0]
-    places = np.argsort(np.argsort(table, axis=1, kind="stable"), axis=1, kind="stable")
-    ranks: Array = np.take_along_axis(places, cell[nearest], axis=1)
-    return ranks

@@ -60,7 +60,7 @@ class Tree(Search):
         thin = np.ascontiguousarray(points[::THIN], dtype=float)
         if _share_of_leaves(kdtree.plant(thin, LEAF // THIN), some, reach) >= most:
             return False
-        return _share_of_leaves(self.tree, some, reach) < most
+        return bool(_share_of_leaves(self.tree, some, reach) < most)
 
     def closest(self, Z: Array, k: int, runner: Threads, groups: Reaches | None = None) -> Lists:
         k = min(len(self.distances.anchors), k)
