@@ -382,6 +382,19 @@ def test_isomap_after_a_neighbors_transformer_gives_their_answer():
     assert up_to_signs(theirs.transform(Z), ours.transform(Z)) < 1e-8 * size_of(wanted)
 
 
+@pytest.mark.parametrize("method", [DiffusionMaps, LaplacianEigenmaps, SpectralClustering, Isomap])
+def test_distances_without_those_of_nodes_to_themselves_are_the_same_graph(method):
+    X, _ = swiss_roll(200, random_state=0)
+    with_self = KNeighborsTransformer(n_neighbors=12, mode="distance").fit_transform(X)
+    without = kneighbors_graph(X, 12, mode="distance")  # as scanpy stores them
+    assert with_self.nnz == without.nnz + 200
+    model = method(3, metric="precomputed")
+    wanted = model.fit_transform(with_self)
+    np.testing.assert_array_equal(model.fit_transform(without), wanted)
+    np.testing.assert_allclose(model.embedding_, wanted, rtol=0, atol=1e-10 * size_of(wanted))
+    assert model.report_.components == 1
+
+
 def test_spectral_embedding_of_a_graph_gives_their_answer():
     X, _ = swiss_roll(400, random_state=0)
     W = kneighbors_graph(X, 12, mode="connectivity")

@@ -40,7 +40,7 @@ from ..extensions import Auto, LinearMap, Nystrom
 from ..extensions.calibration import Calibration, SecondOpinion
 from ..extensions.domain import Domain, TrainingSample
 from ..extensions.samples import Extension, Model, Samples
-from ..graphs.given import is_isolated, make_symmetric, stores_every_pair
+from ..graphs.given import is_isolated, make_symmetric, stores_every_pair, with_diagonal
 from ..kernels import DENSE_ONLY
 from ..landmarks import AllRows
 from ..neural import Net
@@ -234,6 +234,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         notes: list[str] = []
         given = self._precomputed_parameter()
         if given is not None and self._takes_graphs and recipe.view.between_rows:
+            if given == "metric" and recipe.view.includes_itself and isinstance(rows.array(), SparseRows):
+                rows = InMemory(SparseRows(with_diagonal(rows.array())), rows.names)
             if isinstance(rows.array(), SparseRows) or getattr(self, "symmetrize", "auto") not in ("auto", "error"):
                 self._graph = rows.array()
             measure, notes = _leave_out_isolated(rows.array(), measure, given)

@@ -163,6 +163,10 @@ class Geodesic(Eigenproblem):
         return self.metric is None
 
     @property
+    def includes_itself(self) -> bool:
+        return True
+
+    @property
     def sees_every_row(self) -> bool:
         return True  # a node of the graph
 

@@ -33,6 +33,7 @@ from ..distances import GivenNeighbors, GivenTable, Metric, SearchedDistances
 from ..graphs import components
 from ..graphs.bridges import bridge_lengths
 from ..graphs.local_dimension import dimension_of_lists
+from ..graphs.given import with_diagonal
 from ..graphs.nearest import NearestAnchors, Shared
 from ..kernels import GaussianKernel
 from ..landmarks import ORDERED_FROM, Anchors, along_the_graph, along_the_tree, given_columns, holds_every_row
@@ -152,6 +153,10 @@ class NeighborWalk(Eigenproblem):
         return self.metric is None
 
     @property
+    def includes_itself(self) -> bool:
+        return True
+
+    @property
     def tapers(self) -> bool:
         """Whether weights fall to nearly 0 at the last neighbour; a generator counts on a Gaussian that is cut."""
         return not isinstance(self.normalization, Generator)
@@ -243,7 +248,9 @@ class NeighborWalk(Eigenproblem):
         table = as_rows(anchors.points[:, given_columns(anchors)])
         if not (table.data if isinstance(table, SparseRows) else table).any():
             raise ValueError(ALL_EQUAL)
-        return GivenNeighbors(table) if isinstance(table, SparseRows) else GivenTable(table)
+        if isinstance(table, SparseRows):  # a walk may stay, whether the row of the node says so or not
+            return GivenNeighbors(SparseRows(with_diagonal(table)))
+        return GivenTable(table)
 
     def _counts(self, search: neighbors.Search, measure: Array, runner: Threads) -> tuple[float, float, float | None]:
         """Return the number of neighbours, the number that sets the local scale, and the dimension if it is needed."""

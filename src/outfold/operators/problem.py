@@ -87,6 +87,11 @@ class Eigenproblem:
         return False
 
     @property
+    def includes_itself(self) -> bool:
+        """Whether a node of precomputed distances is its own neighbour even if its row does not store that."""
+        return False
+
+    @property
     def streams(self) -> bool:
         """Whether the rows can be read in blocks, if there are landmarks."""
         return False
