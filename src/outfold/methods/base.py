@@ -234,8 +234,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         notes: list[str] = []
         given = self._precomputed_parameter()
         if given is not None and self._takes_graphs and recipe.view.between_rows:
-            if given == "metric" and recipe.view.includes_itself and isinstance(rows.array(), SparseRows):
-                rows = InMemory(SparseRows(with_diagonal(rows.array())), rows.names)
+            graph = rows.array()
+            if given == "metric" and recipe.view.includes_itself and isinstance(graph, SparseRows):
+                rows = InMemory(SparseRows(with_diagonal(graph)), rows.names)
             if isinstance(rows.array(), SparseRows) or getattr(self, "symmetrize", "auto") not in ("auto", "error"):
                 self._graph = rows.array()
             measure, notes = _leave_out_isolated(rows.array(), measure, given)

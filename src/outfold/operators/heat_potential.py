@@ -269,6 +269,10 @@ class HeatPotential(Eigenproblem):
         return self.metric is None
 
     @property
+    def includes_itself(self) -> bool:
+        return True
+
+    @property
     def merges_copies(self) -> bool:
         return True
 

@@ -32,8 +32,8 @@ from ..data.weights import at_whole_numbers
 from ..distances import GivenNeighbors, GivenTable, Metric, SearchedDistances
 from ..graphs import components
 from ..graphs.bridges import bridge_lengths
-from ..graphs.local_dimension import dimension_of_lists
 from ..graphs.given import with_diagonal
+from ..graphs.local_dimension import dimension_of_lists
 from ..graphs.nearest import NearestAnchors, Shared
 from ..kernels import GaussianKernel
 from ..landmarks import ORDERED_FROM, Anchors, along_the_graph, along_the_tree, given_columns, holds_every_row
