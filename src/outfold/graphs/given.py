@@ -142,12 +142,16 @@ def with_diagonal(W: Sparse) -> Sparse:
 
 
 def is_isolated(graph: Array, distances: bool) -> Array:
-    """Return which nodes have no edge: no distance to another node, or no affinity above 0 with any node."""
+    """Return which nodes have no edge: no distance to another node, or no affinity above 0 with another node."""
+    alone: Array
     if not isinstance(graph, SparseRows):
-        return np.zeros(len(graph), bool) if distances else has_no_entry(graph, False)
+        alone = np.zeros(len(graph), bool)
+        if not distances:
+            alone = (graph > 0).sum(axis=1) == (graph.diagonal() > 0)
+        return alone
     rows = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
-    edges = rows != graph.indices if distances else graph.data > 0
-    alone: Array = np.bincount(rows[edges], minlength=len(graph)) == 0
+    edges = (rows != graph.indices) & (distances | (graph.data > 0))
+    alone = np.bincount(rows[edges], minlength=len(graph)) == 0
     return alone
 
 

@@ -831,9 +831,13 @@ def _leave_out_isolated(graph: Array, measure: Array, given: str) -> tuple[Array
     if not len(alone):
         return measure, []
     if len(graph) - len(alone) < 2:
-        raise ValueError(f"The graph has no edges: {given}='precomputed' needs values above 0 between the nodes.")
+        raise ValueError(
+            f"The graph has no edges: {len(alone)} of {len(graph)} nodes have none to another node, and "
+            f"{given}='precomputed' needs {'distances' if given == 'metric' else 'values above 0'} between the nodes."
+        )
     one = len(alone) == 1
-    count = f"Node {alone[0]} has no edge" if one else f"{len(alone)} nodes have no edge (the first is node {alone[0]})"
+    what = "no edge to another node"
+    count = f"Node {alone[0]} has {what}" if one else f"{len(alone)} nodes have {what} (the first is node {alone[0]})"
     them, lie, were = ("it", "it lies", "It was") if one else ("them", "they lie", "They were")
     text = (
         f"{count}, so nothing is known of where {lie}. {were} left out and embedded at 0, and trust flags {them}. Drop "

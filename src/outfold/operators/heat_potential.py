@@ -391,8 +391,14 @@ class HeatPotential(Eigenproblem):
         text = (
             f"The graph falls into {problem.operator.parts.describe()}: how far they lie apart is read off the floor "
             f"of {PROBABILITY_FLOOR:g} under the logarithm, not off the data. Raise n_neighbors (now "
-            f"{self.neighbours}) or lower decay (now {self.decay:g})."
+            f"{self.neighbours}) or lower decay (now {self.decay:g})"
         )
+        if self.given and isinstance(problem.anchors.points, SparseRows):
+            text += (
+                ", store more neighbours of each node, or fit the rows and columns of the largest component, which "
+                "scipy.sparse.csgraph.connected_components(graph, directed=False) labels"
+            )
+        text += "."
         return [Concern(Importance.PIECES, text)]
 
 

@@ -176,7 +176,7 @@ class NeighborWalk(Eigenproblem):
     @property
     def against_outliers(self) -> str:
         remedy = "Pass kernel='adaptive'" if isinstance(self.normalization, Generator) else "Raise n_neighbors"
-        return f"{remedy}, scale the features"
+        return remedy if self.given else f"{remedy}, scale the features"
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""
@@ -200,7 +200,7 @@ class NeighborWalk(Eigenproblem):
                 least = 0 if isinstance(self.k, str) else self.k
                 fewer = largest_component(anchors, built.operator, needed, self.given, least)
                 return replace(self, components="warn").build(rows, fewer, measure, needed, runner)
-            pairs = self._bridges(built.operator, geometry)
+            pairs = self._bridges(built.operator, geometry, anchors)
             geometry = replace(geometry, bridges=bridge_lengths(measured, pairs))
             measured = geometry.cross(geometry.anchors)
             built = self._normalize(geometry, kernel, measured, shared, anchors.measure, runner)
@@ -303,12 +303,19 @@ class NeighborWalk(Eigenproblem):
             rule = CanonicalRule(markov=markov, alpha=alpha, powers=powers, root=root, log_total=markov.log_total)
         return Normalized(operator, ThroughAnchors(self.normalization, walk.back(weight)), rule)
 
-    def _bridges(self, operator: Operator, geometry: NearestAnchors) -> Array:
+    def _or_pass(self, anchors: Anchors, warn: bool = False) -> str:
+        """Return the parameters for a disconnected graph; sparse distances may store none across, so no bridge."""
+        sparse = self.given and isinstance(anchors.points, SparseRows)
+        choices = ["'warn' (contrasts become coordinates)"] * warn + ["'largest'"] + ["'join'"] * (not sparse)
+        told = f"or pass components={' or '.join(filter(None, (', '.join(choices[:-1]), choices[-1])))}"
+        return f"store more neighbours of each node, {told}" if sparse else told
+
+    def _bridges(self, operator: Operator, geometry: NearestAnchors, anchors: Anchors) -> Array:
         """Return the shortest bridges between components. Raise ValueError if components="error"."""
         if self.components == "error":
             raise ValueError(
-                f"The graph has {operator.parts.describe()}. Raise n_neighbors (now {geometry.k:g}), or pass "
-                "components='warn' (contrasts become coordinates), 'largest' or 'join'."
+                f"The graph has {operator.parts.describe()}. Raise n_neighbors (now {geometry.k:g}), "
+                f"{self._or_pass(anchors, warn=True)}."
             )
         return components.bridges(operator.parts, geometry.distances)
 
@@ -375,8 +382,8 @@ class NeighborWalk(Eigenproblem):
     def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         found = []
         if report.components > 1:
-            text = disconnected_note(report, problem.operator, "Raise n_neighbors")
-            found.append(Concern(Importance.PIECES, f"{text}, or pass components='largest' or 'join'."))
+            text = f"{disconnected_note(report, problem.operator)} Raise n_neighbors (now {report.edges})"
+            found.append(Concern(Importance.PIECES, f"{text}, {self._or_pass(problem.anchors)}."))
         if isinstance(problem.operator, MarkovOperator):
             found += too_narrow(report) if self.epsilon != WIDTH else []
         found += self._width_concerns()

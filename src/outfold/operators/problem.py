@@ -234,6 +234,18 @@ def too_narrow(report: Facts, scale: Scale = None) -> list[Concern]:
     return [Concern(Importance.WIDTH, text)]
 
 
+def heavy_diagonal(report: Facts) -> list[Concern]:
+    """Return the same of precomputed affinities, which have no epsilon."""
+    if not report.trace > report.n_anchors / 2 or report.n_anchors < WIDTH_FROM:
+        return []
+    text = (
+        f"Most nodes have little affinity but to themselves: the trace of P is {report.trace:.4g} for n = "
+        f"{report.n_anchors}. Lower the diagonal of the matrix (W.setdiag(0) or np.fill_diagonal(W, 0) clears it), or "
+        "raise the affinities beside it."
+    )
+    return [Concern(Importance.WIDTH, text)]
+
+
 def _beside(scale: Scale) -> str:
     return "" if scale is None else f" (squared distances to neighbours are about {scale():.2g})"
 
