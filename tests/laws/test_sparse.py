@@ -94,11 +94,39 @@ def test_the_metrics_of_sparse_rows(method, metric):
     np.testing.assert_allclose(quietly(sparse.transform, csr_array(Z)), wanted, atol=1e-9 * size_of(wanted))
 
 
-def test_a_row_of_zeros_has_no_direction():
+@pytest.mark.parametrize("form", [np.asarray, csr_array])
+@pytest.mark.parametrize("method", [DiffusionMaps, Isomap, PHATE, Roseland])
+def test_a_row_of_zeros_has_no_direction_and_the_message_names_it(method, form):
     X = sparse_cloud(0)
-    X[5] = 0.0
-    with pytest.raises(ValueError, match=r"row of zeros has no direction"):
-        DiffusionMaps(metric="cosine").fit(csr_array(X))
+    X = X[X.any(axis=1)]
+    fitted = quietly(method(metric="cosine").fit, form(X))
+    Z = X.copy()
+    Z[31] = 0.0
+    named = rf"1 of the {len(X)} rows holds only zeros \(row 31\), so it has no direction"
+    with pytest.raises(ValueError, match=named):
+        method(metric="cosine").fit(form(Z))
+    with pytest.raises(ValueError, match=named):
+        fitted.transform(form(Z))
+    Z[[40, 45]] = 0.0
+    with pytest.raises(ValueError, match=rf"3 of the {len(X)} rows hold only zeros \(the first is row 31\)"):
+        method(metric="cosine").fit(form(Z))
+
+
+def test_rows_of_zeros_in_a_file_are_counted_by_the_block(tmp_path):
+    X = sparse_cloud(0, rows=200)
+    X = X[X.any(axis=1)]
+    X[90] = 0.0
+    save_npz(tmp_path / "rows.npz", csr_array(X))
+    with pytest.raises(ValueError, match=r"1 of the \d+ rows of this block holds only zeros"):
+        quietly(Roseland(metric="cosine", landmarks=X[:50]).fit, tmp_path / "rows.npz")
+
+
+def test_rows_of_one_value_have_no_correlation():
+    X = sparse_cloud(0)
+    X[X.max(axis=1) == X.min(axis=1)] = np.arange(8)
+    X[5] = 3.0
+    with pytest.raises(ValueError, match=r"1 of the 60 rows holds one value only \(row 5\)"):
+        DiffusionMaps(metric="correlation").fit(X)
 
 
 @pytest.mark.parametrize("estimator", [DiffusionMaps(), Isomap(), LocallyLinearEmbedding(), Roseland(landmarks=0.6)])

@@ -240,6 +240,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             if isinstance(rows.array(), SparseRows) or getattr(self, "symmetrize", "auto") not in ("auto", "error"):
                 self._graph = rows.array()
             measure, notes = _leave_out_isolated(rows.array(), measure, given)
+        metric = recipe.view.feature_metric
+        if metric is not None and isinstance(rows, InMemory):
+            metric.check_directions(rows.array(), "rows")
         seed = parameters.seed(self.random_state)
         checkpoint = Checkpoint() if limits is None else limits.checkpoint
         if limits is not None and checkpoint.folder is not None:  # a resumed fit takes the stored `memory`
@@ -723,8 +726,13 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         values: Array = validate_data(self, X, reset=reset, ensure_min_samples=2 if reset else 1, **options)
         if issparse(values):
             values = SparseRows.of(values, keep_zeros=given == "metric")
+        if not given and reset:
+            return values
         if not given:
-            return values if reset else self._like_fitted(values)
+            recipe = getattr(self, "_fitted_recipe", None)  # networks have none
+            if recipe is not None and recipe.view.feature_metric is not None:
+                recipe.view.feature_metric.check_directions(values, "rows")
+            return self._like_fitted(values)
         return self._check_graph(values, given)
 
     def _check_graph(self, values: Array, given: str) -> Array:
