@@ -149,13 +149,13 @@ class Metric(PointMetric):
             raise ValueError(f"metric={value!r} is not known. Valid: {', '.join(map(repr, names))}, or a callable.")
         return cls(value)
 
-    def check_directions(self, X: Array, told: str) -> None:
-        """Raise ValueError if a metric of angles gets a row without a direction; ``told``: what X is, in words."""
+    def check_directions(self, X: Array, what: str) -> None:
+        """Raise ValueError if a metric of angles gets a row without a direction; ``what`` names the rows of X."""
         if not isinstance(self.name, str) or self.name not in WITHOUT_DIRECTION:
             return
         lost = _without_direction(self.name, X)
         if len(lost):
-            raise ValueError(_say_without_direction(self.name, lost, len(X), told))
+            raise ValueError(_say_without_direction(self.name, lost, len(X), what))
 
     def fit(self, X: Array) -> Distances:
         """Return the distances to the anchors X, with the parameters that depend on X (variances, covariance)."""
@@ -179,11 +179,11 @@ def _without_direction(name: object, X: Array) -> Array:
     return np.flatnonzero(largest_entries(X) == 0)
 
 
-def _say_without_direction(name: object, lost: Array, count: int, told: str) -> str:
+def _say_without_direction(name: object, lost: Array, count: int, what: str) -> str:
     one = len(lost) == 1
     hold, first, they = ("holds", "", "it has") if one else ("hold", "the first is ", "they have")
     return (
-        f"metric={name!r} measures angles, and {len(lost)} of the {count} {told} {hold} {WITHOUT_DIRECTION[str(name)]} "
+        f"metric={name!r} measures angles, and {len(lost)} of the {count} {what} {hold} {WITHOUT_DIRECTION[str(name)]} "
         f"({first}row {lost[0]}), so {they} no direction. Drop such rows."
     )
 

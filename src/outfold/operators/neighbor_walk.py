@@ -307,8 +307,8 @@ class NeighborWalk(Eigenproblem):
         """Return the parameters for a disconnected graph; sparse distances may store none across, so no bridge."""
         sparse = self.given and isinstance(anchors.points, SparseRows)
         choices = ["'warn' (contrasts become coordinates)"] * warn + ["'largest'"] + ["'join'"] * (not sparse)
-        told = f"or pass components={' or '.join(filter(None, (', '.join(choices[:-1]), choices[-1])))}"
-        return f"store more neighbours of each node, {told}" if sparse else told
+        parameters = f"or pass components={' or '.join(filter(None, (', '.join(choices[:-1]), choices[-1])))}"
+        return f"store more neighbours of each node, {parameters}" if sparse else parameters
 
     def _bridges(self, operator: Operator, geometry: NearestAnchors, anchors: Anchors) -> Array:
         """Return the shortest bridges between components. Raise ValueError if components="error"."""
