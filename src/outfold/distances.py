@@ -35,6 +35,7 @@ _SKLEARN = ("haversine", "nan_euclidean")
 SPARSE_METRICS = ("euclidean", "sqeuclidean", "cityblock", "cosine")  # that have loops over sparse rows
 PRODUCT_SECONDS, SELECTION_SECONDS = 1.2e-9, 1.5e-9  # for a product of two stored entries, and for a pair of rows
 CANCELLED = 1e-2  # |x - y|^2 relative to |x|^2 + |y|^2, below which it is computed from differences
+WITHOUT_DIRECTION = {"cosine": "only zeros", "correlation": "one value only"}  # metrics of angles: which rows have none
 METRICS = (*sorted((*_SCIPY, *_SKLEARN, *(a for a in _ALIASES))), "precomputed")
 
 
@@ -148,6 +149,14 @@ class Metric(PointMetric):
             raise ValueError(f"metric={value!r} is not known. Valid: {', '.join(map(repr, names))}, or a callable.")
         return cls(value)
 
+    def check_directions(self, X: Array, what: str) -> None:
+        """Raise ValueError if a metric of angles gets a row without a direction; ``what`` names the rows of X."""
+        if not isinstance(self.name, str) or self.name not in WITHOUT_DIRECTION:
+            return
+        lost = _without_direction(self.name, X)
+        if len(lost):
+            raise ValueError(_say_without_direction(self.name, lost, len(X), what))
+
     def fit(self, X: Array) -> Distances:
         """Return the distances to the anchors X, with the parameters that depend on X (variances, covariance)."""
         name = _ALIASES.get(self.name, self.name) if isinstance(self.name, str) else self.name
@@ -161,6 +170,22 @@ class Metric(PointMetric):
         if callable(name):
             _check_symmetric(name, X)
         return Distances(X, name, params)
+
+
+def _without_direction(name: object, X: Array) -> Array:
+    """Return the numbers of the rows that have no angle to others."""
+    if name == "correlation" and not isinstance(X, SparseRows):
+        return np.flatnonzero(X.max(axis=1) == X.min(axis=1))
+    return np.flatnonzero(largest_entries(X) == 0)
+
+
+def _say_without_direction(name: object, lost: Array, count: int, what: str) -> str:
+    one = len(lost) == 1
+    hold, first, they = ("holds", "", "it has") if one else ("hold", "the first is ", "they have")
+    return (
+        f"metric={name!r} measures angles, and {len(lost)} of the {count} {what} {hold} {WITHOUT_DIRECTION[str(name)]} "
+        f"({first}row {lost[0]}), so {they} no direction. Drop such rows."
+    )
 
 
 def _sparse_name(name: str | Callable[[Array, Array], float], params: dict[str, Any]) -> str:
@@ -241,11 +266,13 @@ class Distances(PointDistances, SearchedDistances):
             return self._nearly(Z, slack) if slack else cdist(Z, self.anchors, "sqeuclidean")
         distances = self._plain(Z)
         if np.isnan(distances).any() or (distances < 0).any():
+            metric = Metric(self.name)
+            metric.check_directions(self.anchors, "rows of the fit or landmarks")
+            metric.check_directions(Z, "rows of this block")
             rows = np.flatnonzero((np.isnan(distances) | (distances < 0)).any(axis=1))
-            why = " A row of zeros has no direction: drop such rows." if self.name in ("cosine", "correlation") else ""
             raise ValueError(
                 f"metric={self.name!r} returned NaN or a negative value for {len(rows)} of {len(Z)} rows "
-                f"(the first is row {rows[0]} of this block). A distance must be a number >= 0.{why}"
+                f"(the first is row {rows[0]} of this block). A distance must be a number >= 0."
             )
         with np.errstate(over="ignore"):  # an infinite distance is valid: such a row gets its nearest anchor
             return np.square(distances, out=distances)

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from sklearn.neighbors import KNeighborsTransformer, kneighbors_graph
 
-from outfold import ClassicalMDS, DiffusionMaps, LaplacianEigenmaps, Roseland
+from outfold import PHATE, ClassicalMDS, DiffusionMaps, Isomap, KernelPCA, LaplacianEigenmaps, Roseland
 from outfold.datasets import s_curve
 from outfold.integrations.anndata import embed
 
@@ -70,6 +71,54 @@ def test_copy_leaves_the_given_one_and_what_is_written_can_be_saved(cells, tmp_p
     np.testing.assert_array_equal(again.uns["outfold_evals"], found.uns["outfold_evals"])
 
 
+@pytest.mark.parametrize(
+    ("key", "neighbors"),
+    [
+        ("distances", {}),
+        ("pca_distances", {}),
+        ("lengths", {"neighbors": {"distances_key": "lengths", "connectivities_key": "connectivities"}}),
+    ],
+)
+@pytest.mark.parametrize("method", [DiffusionMaps, LaplacianEigenmaps, Isomap, PHATE])
+def test_distances_are_not_taken_for_affinities(cells, key, neighbors, method):
+    graph = kneighbors_graph(cells.obsm["X_pca"], 14, mode="distance")  # without the cell itself, as scanpy's
+    cells.obsp[key], cells.uns = graph, neighbors
+    embed(cells, method(3), obsp=key)
+    expected = method(3, metric="precomputed").fit_transform(graph)
+    np.testing.assert_array_equal(cells.obsm["X_outfold"], expected)
+    with_self = KNeighborsTransformer(n_neighbors=14, mode="distance").fit_transform(cells.obsm["X_pca"])
+    again = method(3, metric="precomputed").fit_transform(with_self)
+    np.testing.assert_allclose(expected, again, rtol=0, atol=1e-10 * np.abs(again).max())
+
+
+def test_near_cells_are_near_by_their_distances(cells):
+    X = cells.obsm["X_pca"]
+    cells.obsp["distances"] = kneighbors_graph(X, 20, mode="distance")
+    embed(cells, DiffusionMaps(2), obsp="distances")
+    of_features = DiffusionMaps(2).fit(X).embedding_
+    found = cells.obsm["X_outfold"]
+    correlation = np.abs(np.corrcoef(found.T, of_features.T))[:2, 2:].diagonal()
+    assert correlation.min() > 0.999  # all but the neighbours that one end wants; as affinities: below 0.5
+
+
+def test_the_method_says_what_an_entry_holds_whatever_its_name(cells):
+    weights = cells.obsp["connectivities"]
+    cells.obsp["distances"] = weights
+    embed(cells, DiffusionMaps(2, kernel="precomputed"), obsp="distances")
+    np.testing.assert_array_equal(
+        cells.obsm["X_outfold"], DiffusionMaps(2, kernel="precomputed").fit_transform(weights)
+    )
+    cells.obsp["lengths"] = kneighbors_graph(cells.obsm["X_pca"], 14, mode="distance")
+    maps = DiffusionMaps(2, metric="precomputed")
+    embed(cells, maps, obsp="lengths")
+    assert maps.kernel == "auto"
+    cells.uns = {"neighbors": {"connectivities_key": "odd_distances", "distances_key": "distances"}}
+    cells.obsp["odd_distances"] = weights
+    maps = DiffusionMaps(2)
+    embed(cells, maps, obsp="odd_distances")
+    assert (maps.kernel, maps.metric) == ("precomputed", "euclidean")
+
+
 def test_x_itself_sparse_or_not(cells):
     embed(cells, DiffusionMaps(2), use_rep="X", key_added="dense")
     cells.X = sparse.csr_matrix(cells.X)
@@ -86,6 +135,9 @@ def test_what_is_not_there_is_told(cells, monkeypatch):
         embed(cells, ClassicalMDS(2), trivial=True)
     with pytest.raises(ValueError, match="Roseland takes no affinities"):
         embed(cells, Roseland(2), obsp="connectivities")
+    cells.obsp["distances"] = cells.obsp["connectivities"]
+    with pytest.raises(ValueError, match=r"KernelPCA takes no distances, which obsp\['distances'\] holds"):
+        embed(cells, KernelPCA(2), obsp="distances")
     monkeypatch.setattr("outfold._runtime.memory.free_memory", lambda: 10.0)
     with pytest.raises(MemoryError, match="Reduce it first"):
         embed(cells)

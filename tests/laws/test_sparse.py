@@ -1,8 +1,11 @@
 """Sparse rows and sparse graphs give what the same numbers give as arrays, in every method, for fit and transform."""
 
+import warnings
+
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csc_matrix, csr_array, csr_matrix, lil_array, save_npz
+from scipy.sparse import coo_array, csc_matrix, csr_array, csr_matrix, eye_array, lil_array, save_npz
+from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.cluster import SpectralClustering as TheirClustering
@@ -91,11 +94,39 @@ def test_the_metrics_of_sparse_rows(method, metric):
     np.testing.assert_allclose(quietly(sparse.transform, csr_array(Z)), wanted, atol=1e-9 * size_of(wanted))
 
 
-def test_a_row_of_zeros_has_no_direction():
+@pytest.mark.parametrize("form", [np.asarray, csr_array])
+@pytest.mark.parametrize("method", [DiffusionMaps, Isomap, PHATE, Roseland])
+def test_a_row_of_zeros_has_no_direction_and_the_message_names_it(method, form):
     X = sparse_cloud(0)
-    X[5] = 0.0
-    with pytest.raises(ValueError, match=r"row of zeros has no direction"):
-        DiffusionMaps(metric="cosine").fit(csr_array(X))
+    X = X[X.any(axis=1)]
+    fitted = quietly(method(metric="cosine").fit, form(X))
+    Z = X.copy()
+    Z[31] = 0.0
+    named = rf"1 of the {len(X)} rows holds only zeros \(row 31\), so it has no direction"
+    with pytest.raises(ValueError, match=named):
+        method(metric="cosine").fit(form(Z))
+    with pytest.raises(ValueError, match=named):
+        fitted.transform(form(Z))
+    Z[[40, 45]] = 0.0
+    with pytest.raises(ValueError, match=rf"3 of the {len(X)} rows hold only zeros \(the first is row 31\)"):
+        method(metric="cosine").fit(form(Z))
+
+
+def test_rows_of_zeros_in_a_file_are_counted_by_the_block(tmp_path):
+    X = sparse_cloud(0, rows=200)
+    X = X[X.any(axis=1)]
+    X[90] = 0.0
+    save_npz(tmp_path / "rows.npz", csr_array(X))
+    with pytest.raises(ValueError, match=r"1 of the \d+ rows of this block holds only zeros"):
+        quietly(Roseland(metric="cosine", landmarks=X[:50]).fit, tmp_path / "rows.npz")
+
+
+def test_rows_of_one_value_have_no_correlation():
+    X = sparse_cloud(0)
+    X[X.max(axis=1) == X.min(axis=1)] = np.arange(8)
+    X[5] = 3.0
+    with pytest.raises(ValueError, match=r"1 of the 60 rows holds one value only \(row 5\)"):
+        DiffusionMaps(metric="correlation").fit(X)
 
 
 @pytest.mark.parametrize("estimator", [DiffusionMaps(), Isomap(), LocallyLinearEmbedding(), Roseland(landmarks=0.6)])
@@ -263,22 +294,89 @@ def test_a_row_without_entries_is_flagged_and_finite():
         assert np.isfinite(quietly(model.transform, empty, on_far="nearest")).all()
 
 
-def test_isolated_nodes_are_left_out_and_said():
+@pytest.mark.parametrize("itself", [0.0, 1.0])  # an edge to itself leads nowhere either
+def test_isolated_nodes_are_left_out_and_said(itself):
     W = AFFINITY[0].copy()
     W[[3, 8]], W[:, [3, 8]] = 0.0, 0.0
+    W[[3, 8], [3, 8]] = itself
     others = np.setdiff1d(np.arange(150), [3, 8])
     for graph in (W, csr_array(W)):
         with pytest.warns(SpectrumWarning) as told:
             model = DiffusionMaps(kernel="precomputed").fit(graph)
-        assert "2 nodes have no edge (the first is node 3)" in str(told[0].message)
+        assert "2 nodes have no edge to another node (the first is node 3)" in str(told[0].message)
         alone = quietly(DiffusionMaps(kernel="precomputed").fit, W[np.ix_(others, others)])
         assert up_to_signs(model.embedding_[others], alone.embedding_) < 1e-10
         assert (model.embedding_[[3, 8]] == 0).all()
         trust = model.trust(graph)
         np.testing.assert_array_equal(np.flatnonzero(np.isneginf(trust.support)), [3, 8])
         assert trust.flag[[3, 8]].all()
-    with pytest.raises(ValueError, match="The graph has no edges"):
-        DiffusionMaps(kernel="precomputed").fit(csr_array((20, 20)))
+    for graph in (itself * np.eye(20), csr_array(itself * np.eye(20))):
+        with pytest.raises(ValueError, match=r"The graph has no edges: 20 of 20 nodes have none to another node"):
+            DiffusionMaps(kernel="precomputed").fit(graph)
+
+
+def two_components():
+    return np.vstack([POINTS, POINTS[:100] + 99])
+
+
+GIVEN = [
+    (DiffusionMaps, {"kernel": "precomputed"}, "Give a graph with edges between them"),
+    (LaplacianEigenmaps, {"kernel": "precomputed"}, "Give a graph with edges between them"),
+    (DiffusionMaps, {"metric": "precomputed"}, "(now auto: 20 nearest of each point), store more neighbours"),
+    (DiffusionMaps, {"metric": "precomputed", "kernel": "gaussian"}, "Store more neighbours of each node"),
+    (
+        DiffusionMaps,
+        {"metric": "precomputed", "epsilon": 0.05, "n_neighbors": 7},
+        "Raise n_neighbors (now union of 7 nearest), store more neighbours of each node",
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "given", "remedy"), GIVEN)
+@pytest.mark.parametrize("dense", [False, True])
+def test_advice_on_a_disconnected_graph_of_the_caller_can_be_followed(method, given, remedy, dense):
+    mode = "connectivity" if "kernel" in given and "metric" not in given else "distance"
+    graph = kneighbors_graph(two_components(), 8, mode=mode)
+    if dense and mode == "distance":
+        pytest.skip("a dense matrix has the distance of every pair")
+    graph = graphs.symmetrize(graph).toarray() if dense else graph
+    with pytest.warns(SpectrumWarning) as told:
+        method(**given).fit(graph)
+    text = next(str(one.message) for one in told if "falls into 2 components" in str(one.message))
+    assert remedy in text
+    assert text.endswith("or pass components='largest'.")
+    for word in ("epsilon", "nan", "join"):
+        assert word not in text
+    assert quietly(method(components="largest", **given).fit, graph).report_.n_anchors == 150
+    with pytest.raises(ValueError, match=r"2 components \(sizes 150, 100\)\.") as refused:
+        method(components="error", **given).fit(graph)
+    assert str(refused.value).endswith("or pass components='warn' (contrasts become coordinates) or 'largest'.")
+    assert "epsilon" not in str(refused.value)
+    with pytest.raises(ValueError, match="nothing can join them"):
+        method(components="join", **given).fit(graph)
+
+
+def test_phate_names_a_remedy_for_a_disconnected_graph():
+    graph = kneighbors_graph(two_components(), 8, mode="distance")
+    with pytest.warns(SpectrumWarning, match=r"which scipy.sparse.csgraph.connected_components\(graph, directed=F"):
+        PHATE(metric="precomputed").fit(graph)
+    labels = connected_components(graph, directed=False)[1]
+    largest = np.flatnonzero(labels == np.bincount(labels).argmax())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert PHATE(metric="precomputed").fit(graph[largest][:, largest]).report_.n_anchors == 150
+
+
+def test_a_heavy_diagonal_of_affinities_is_said_without_an_epsilon():
+    W = kneighbors_graph(POINTS, 8) + 100 * eye_array(150)
+    with pytest.warns(SpectrumWarning, match=r"Lower the diagonal of the matrix \(W.setdiag\(0\)") as told:
+        DiffusionMaps(kernel="precomputed").fit(W)
+    assert "epsilon" not in " ".join(str(one.message) for one in told)
+    W = W.tolil()
+    W.setdiag(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DiffusionMaps(kernel="precomputed").fit(W)
 
 
 def test_graphs_that_cannot_be_taken():
@@ -380,6 +478,19 @@ def test_isomap_after_a_neighbors_transformer_gives_their_answer():
     wanted = theirs.fit_transform(X)
     assert up_to_signs(wanted, ours.fit_transform(X)) < 1e-8 * size_of(wanted)
     assert up_to_signs(theirs.transform(Z), ours.transform(Z)) < 1e-8 * size_of(wanted)
+
+
+@pytest.mark.parametrize("method", [DiffusionMaps, LaplacianEigenmaps, SpectralClustering, Isomap])
+def test_distances_without_those_of_nodes_to_themselves_are_the_same_graph(method):
+    X, _ = swiss_roll(200, random_state=0)
+    with_self = KNeighborsTransformer(n_neighbors=12, mode="distance").fit_transform(X)
+    without = kneighbors_graph(X, 12, mode="distance")  # as scanpy stores them
+    assert with_self.nnz == without.nnz + 200
+    model = method(3, metric="precomputed")
+    wanted = model.fit_transform(with_self)
+    np.testing.assert_array_equal(model.fit_transform(without), wanted)
+    np.testing.assert_allclose(model.embedding_, wanted, rtol=0, atol=1e-10 * size_of(wanted))
+    assert model.report_.components == 1
 
 
 def test_spectral_embedding_of_a_graph_gives_their_answer():

@@ -6,13 +6,15 @@ from typing import Annotated
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn import cluster, decomposition, manifold
 from sklearn.base import clone
-from sklearn.neighbors import kneighbors_graph
+from sklearn.metrics import adjusted_rand_score
+from sklearn.neighbors import KNeighborsTransformer, NearestNeighbors, kneighbors_graph
 
 import outfold
 from catalogue import cloud, quietly
-from outfold import methods
+from outfold import datasets, graphs, methods
 from outfold._runtime.typing import FLAG, Interval, Options
 from outfold.methods import parameters
 from outfold.methods.declaration import After, estimator
@@ -204,10 +206,78 @@ def test_a_class_that_extends_an_estimator_has_its_own_constructor():
         Flat().set_params(radius=1)
 
 
-def test_the_advice_for_a_graph_of_neighbour_distances_is_scikit_learns_affinity():
-    X = cloud(0, rows=150)
-    graph = kneighbors_graph(X, 60, mode="distance")
-    theirs = manifold.SpectralEmbedding(affinity="precomputed_nearest_neighbors", n_neighbors=50, random_state=0)
-    ours = quietly(outfold.LaplacianEigenmaps(metric="precomputed", n_neighbors=50, epsilon=np.inf).fit, graph)
-    correlation = np.corrcoef(ours.embedding_.T, theirs.fit_transform(graph).T)[:2, 2:]
-    assert np.abs(correlation.diagonal()).min() > 0.99  # edges that one end wants weigh 1/2 there
+REASONS = [
+    (outfold.LocallyLinearEmbedding, "metric", "so it needs features"),
+    (outfold.Roseland, "cut_off", "Pass threshold="),
+    (outfold.PHATE, "components", "Raise n_neighbors or lower decay"),
+]
+
+
+@pytest.mark.parametrize(("method", "name", "reason"), REASONS)
+def test_a_parameter_of_other_methods_is_refused_with_the_reason(method, name, reason):
+    assert reason in advice(method, name)
+
+
+# -- the advice about affinities, beside scikit-learn ---------------------------------------
+
+
+def off(theirs, ours):
+    """The largest difference between unit eigenvectors, up to their signs."""
+    theirs, ours = (columns / np.linalg.norm(columns, axis=0) for columns in (theirs, ours))
+    return np.abs(theirs * np.sign((theirs * ours).sum(axis=0)) - ours).max()
+
+
+def embedded_there(affinity, X, **parameters):
+    exactly = {"eigen_solver": "arpack", "eigen_tol": 1e-13, "random_state": 0}
+    return manifold.SpectralEmbedding(3, affinity=affinity, **exactly, **parameters).fit_transform(X)
+
+
+@pytest.mark.parametrize("k", [6, 15])
+def test_the_advice_for_a_graph_of_neighbours_gives_scikit_learns_eigenvectors(k):
+    X, _ = datasets.s_curve(300, random_state=0)
+    ours = outfold.LaplacianEigenmaps(3, kernel="precomputed")
+    wanted = embedded_there("nearest_neighbors", X, n_neighbors=k)
+    assert off(wanted, ours.fit(kneighbors_graph(X, k - 1)).embedding_) < 1e-8
+    distances = KNeighborsTransformer(n_neighbors=20, mode="distance").fit_transform(X)
+    graph = NearestNeighbors(n_neighbors=k - 1, metric="precomputed").fit(distances).kneighbors_graph()
+    wanted = embedded_there("precomputed_nearest_neighbors", distances, n_neighbors=k)
+    assert off(wanted, ours.fit(graph).embedding_) < 1e-8
+    assert off(wanted, outfold.LaplacianEigenmaps(3, n_neighbors=k, epsilon=np.inf).fit(X).embedding_) > 1e-4
+
+
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "precomputed_nearest_neighbors"])
+def test_clusters_of_a_graph_of_neighbours_are_scikit_learns(affinity):
+    X, _ = datasets.noisy_moons(300, random_state=0)
+    distances = KNeighborsTransformer(n_neighbors=20, mode="distance").fit_transform(X)
+    rows = X if affinity == "nearest_neighbors" else distances
+    theirs = cluster.SpectralClustering(2, affinity=affinity, n_neighbors=10, random_state=0).fit(rows)
+    graph = NearestNeighbors(n_neighbors=9, metric="precomputed").fit(distances).kneighbors_graph()
+    ours = outfold.SpectralClustering(2, kernel="precomputed").fit(graph)
+    assert adjusted_rand_score(theirs.labels_, ours.labels_) == 1
+    wanted = manifold.spectral_embedding(theirs.affinity_matrix_, n_components=1, eigen_tol=1e-13, random_state=0)
+    assert off(wanted, ours.eigenvectors_[:, :1]) < 1e-8
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse", "include_self"])
+def test_scikit_learn_ignores_the_diagonal_of_affinities_which_the_advice_clears(form):
+    X, _ = datasets.s_curve(200, random_state=0)
+    if form == "include_self":
+        W = csr_matrix(graphs.symmetrize(kneighbors_graph(X, 10, include_self=True)))
+    else:
+        W = np.exp(-np.square(X[:, None] - X[None]).sum(axis=2) / 0.5)
+        W[np.diag_indices(200)] += np.linspace(0, 3, 200)
+        W = csr_matrix(W) if form == "sparse" else W
+    ours = outfold.LaplacianEigenmaps(3, kernel="precomputed")
+    wanted = embedded_there("precomputed", W.copy())
+    assert off(wanted, ours.fit(W).embedding_) > 1e-5  # with the diagonal
+    if form == "dense":
+        np.fill_diagonal(W, 0)
+    else:
+        W.setdiag(0)
+    assert off(wanted, ours.fit(W).embedding_) < 1e-8
+
+
+def test_a_gaussian_without_the_diagonal_is_scikit_learns():
+    X, _ = datasets.s_curve(200, random_state=0)
+    ours = outfold.LaplacianEigenmaps(3, epsilon=1 / 4, diagonal=False).fit(X)
+    assert off(embedded_there("rbf", X, gamma=2.0), ours.embedding_) < 1e-8

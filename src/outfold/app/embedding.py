@@ -34,6 +34,7 @@ def embed_rows(
     estimator: SpectralEstimator, points: Array, *, evidence: bool, coverage: float = 0.9, level: float = LEVEL
 ) -> EmbeddedRows:
     """Embed points. With ``evidence``, trust has all that ``estimator.trust`` returns; else the verdict."""
+    points = estimator._like_fitted(points)
     places, facts = estimator.model_.look(points, Threads(estimator.n_jobs))
     trust = estimator._judge(points, places, facts, level)
     if evidence:

@@ -15,6 +15,7 @@ import numpy as np
 from .._runtime.typing import POSITIVE, Array, Axes
 from ..exceptions import TableError
 from .sources import Source
+from .sparse_rows import largest_entries
 from .tables import Batch, Table, join_names
 
 SCALINGS = ("standard", "robust", "none")
@@ -153,7 +154,17 @@ class Prepared(Source):
     def shape(self) -> tuple[int, int]:
         return self.rows, len(self.preparation.columns)
 
+    @property
+    def sparse(self) -> bool:
+        """Whether the rows are sparse: those of a sparse table, unless scaling fills them in."""
+        return self.table.sparse and self.preparation.scaling == "none"
+
     def pieces(self) -> Iterator[Array]:
+        if self.sparse:
+            rows = self.table.sparse_rows(self.preparation.match(self.table))
+            whole = np.isfinite(largest_entries(rows))
+            yield rows if whole.all() else rows[whole]
+            return
         for batch in self.table.batches(self.preparation.match(self.table)):
             whole = complete(batch.values)
             yield self.preparation.apply(batch.values if whole.all() else batch.values[whole])

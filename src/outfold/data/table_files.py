@@ -1,7 +1,8 @@
 """Tables in files: named columns that are read a batch of rows at a time.
 
-CSV and TSV (also ``.gz``), Parquet (a file or a folder of them), Feather, npy, npz, Zarr, h5ad, and CSV from standard
-input. Feature columns become float64, NaN where a value is missing; other columns are passed on unchanged.
+CSV and TSV (also ``.gz``), Parquet (a file or a folder of them), Feather, npy, npz (of NumPy or a sparse one of SciPy),
+Zarr, h5ad, and CSV from standard input. Feature columns become float64, NaN where a value is missing; other columns are
+passed on unchanged.
 A file that cannot be read raises a :class:`TableError` that names the file and the line.
 """
 
@@ -19,7 +20,7 @@ import weakref
 import zlib
 from codecs import BOM_UTF8
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,7 @@ from .._runtime.extras import extra
 from .._runtime.typing import Array
 from ..exceptions import TableError
 from . import arrow, text_blocks
+from .sources import SparseFile
 from .tables import Batch, Matrix, Table, check_unique, join_names
 from .text_blocks import is_missing
 
@@ -382,7 +384,7 @@ def _array(path: Path, suffix: str) -> Table:
         if suffix == ".npy":
             values = np.load(path, mmap_mode="r")
         elif suffix == ".npz":
-            values = _one_of(np.load(path), path.name)
+            values = _one_of(path)
         else:
             values = extra("zarr", "io").open(str(path), mode="r")
     except TableError:
@@ -400,8 +402,16 @@ def _array(path: Path, suffix: str) -> Table:
     return Matrix(values, path.name)
 
 
-def _one_of(found: Mapping[str, Array], told: str) -> Array:
+def _one_of(path: Path) -> Array:
+    """Return the array of an npz file: the sparse matrix of ``scipy.sparse.save_npz``, the only array, or X."""
+    found = np.load(path)
     names = list(found)
+    if {"format", "shape", "data"} <= set(names):
+        rows: Array = SparseFile.of(path).values
+        return rows
     if len(names) != 1 and "X" not in names:
-        raise TableError(f"{told} holds {len(names)} arrays ({join_names(names)}); one, or one called X, is needed.")
-    return found["X" if "X" in names else names[0]]
+        raise TableError(
+            f"{path.name} holds {len(names)} arrays ({join_names(names)}); one, or one called X, is needed."
+        )
+    values: Array = found["X" if "X" in names else names[0]]
+    return values

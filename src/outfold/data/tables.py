@@ -14,6 +14,7 @@ import numpy as np
 
 from .._runtime.typing import Array, Sliceable
 from ..exceptions import TableError
+from .sparse_rows import SparseRows
 
 BATCH_CELLS = 1 << 19  # cells (rows times columns) in a batch, about
 BATCH_ROWS_UP_TO = 1 << 16  # rows in a batch
@@ -36,6 +37,7 @@ class Table:
     named: bool = True  # whether the file itself names its columns
     unit: str = "row"
     aside: tuple[str, ...] = ()  # columns that can only be carried along, never be features
+    sparse: bool = False  # whether the file holds a sparse matrix, in memory: see ``sparse_rows``
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,6 +64,10 @@ class Table:
     def between(self, features: Sequence[str], start: int, stop: int) -> Array:
         """Return the features of rows ``start`` to ``stop``, (rows, features), without reading the rows before."""
         raise AssertionError("a table that knows its rows finds them")
+
+    def sparse_rows(self, features: Sequence[str]) -> SparseRows:
+        """Return the features of all rows of a sparse table."""
+        raise AssertionError("a table that is sparse has sparse rows")
 
     def kind(self, name: str) -> object:
         """Return the Arrow or NumPy type of a column, or None if it has none."""
@@ -149,6 +155,15 @@ class Matrix(Table):
     @property
     def rows(self) -> int:
         return int(self.values.shape[0])
+
+    @property
+    def sparse(self) -> bool:  # type: ignore[override]
+        return isinstance(self.values, SparseRows)
+
+    def sparse_rows(self, features: Sequence[str]) -> SparseRows:
+        columns = self._columns(features)
+        assert isinstance(self.values, SparseRows)
+        return self.values if isinstance(columns, slice) else SparseRows(self.values[:, columns])
 
     def between(self, features: Sequence[str], start: int, stop: int) -> Array:
         return self._block(start, stop)[:, self._columns(features)]

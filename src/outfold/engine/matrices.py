@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.sparse import csr_array, diags_array, vstack
+from scipy.sparse.linalg import LinearOperator
 
 from .._runtime.threads import Threads, row_blocks
 from .._runtime.typing import Array, Sparse
 from ..data.places import hash_rows
 from ..data.sparse_rows import as_rows
 from ..graphs.nearest import NearestAnchors
+from ..operators.cosine_pairs import LEAST_OTHERS, CosineRule, unit_rows
 from ..operators.markov import MarkovRule
 from ..operators.operator import RowRule
 from ..operators.walk import Walk
@@ -22,6 +24,11 @@ def affinity_graph(rule: RowRule, anchors: Array, measure: Array, rows: Array | 
     are features. Raise ValueError for a kernel that is never computed pair by pair.
     """
     markov = getattr(rule, "markov", rule)
+    if isinstance(markov, CosineRule):
+        raise ValueError(
+            "kernel='cosine' makes no table of pairs, so there is no graph_: it would be U @ U.T, U the rows scaled to "
+            "length 1 (sklearn.preprocessing.normalize). operator_ has products with the Markov matrix."
+        )
     if not isinstance(markov, MarkovRule):
         raise ValueError("This kernel is never computed pair by pair, so there is no graph_ and no operator_.")
     if rows is None or columns is None:
@@ -66,6 +73,40 @@ def markov_matrix(graph: Sparse, measure: Array, alpha: float) -> Sparse:
     A = diags_array(weight) @ graph @ diags_array(weight * measure)
     P: Sparse = csr_array(diags_array(1 / A.sum(axis=1)) @ A)
     return P
+
+
+def cosine_operator(rule: CosineRule, anchors: Array, measure: Array) -> LinearOperator:
+    """Return P of all pairs of anchors by their cosine, as products: no table of pairs is made.
+
+    P f = (w / d) (U U'(m w f) - c w f), U the anchors scaled to length 1, w = (q - c)^-alpha, q = U U'm; c is 0, or the
+    weight of the copy that a row leaves out without the diagonal. Raise ValueError if the model stores a sample of its
+    training rows.
+    """
+    U, m = unit_rows(anchors), measure
+    missing = float(np.abs(U.T @ m - rule.mass).max() / rule.mass.max())
+    if missing > 1e-9:
+        raise ValueError(
+            f"operator_ is a matrix between all training rows, and this model stores {len(U)} of them: kernel='cosine' "
+            "needs no more to embed. Fit with landmarks=2000 or fewer for the matrix between these, or fewer rows."
+        )
+    q = U @ rule.mass
+    left = np.where(q - rule.copy > LEAST_OTHERS, rule.copy, 0.0)
+    weight = (q - left) ** -rule.alpha
+    factor = 1 / (U @ rule.degree - left * weight)  # w / d
+
+    def product(V: Array) -> Array:
+        V = V.reshape(len(U), -1)
+        scaled = (m * weight)[:, None] * V
+        return factor[:, None] * (U @ (U.T @ scaled) - (left * weight)[:, None] * V)
+
+    def transposed(V: Array) -> Array:
+        scaled = factor[:, None] * V.reshape(len(U), -1)
+        return weight[:, None] * (m[:, None] * (U @ (U.T @ scaled)) - left[:, None] * scaled)
+
+    shape = len(U), len(U)
+    return LinearOperator(
+        shape, matvec=product, rmatvec=transposed, matmat=product, rmatmat=transposed, dtype=np.dtype(float)
+    )
 
 
 def laplacian_matrix(graph: Sparse, measure: Array) -> Sparse:

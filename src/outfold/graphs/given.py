@@ -2,8 +2,9 @@
 
 Of a sparse matrix, an affinity that is not stored is 0, no edge. A distance that is not stored belongs to no pair of
 neighbours; one that is stored as 0 is a distance of 0. That holds for the diagonal too: a node is its own neighbour if
-its row says so. Then the row of a node is all that is needed to embed it, whether it was in the fit or is new. A sparse
-matrix of distances that stores all pairs, but perhaps the diagonal, is taken for a full matrix.
+its row says so; in a fit by nearest neighbours (adaptive kernels, Isomap, PHATE) every node is. Then the row of a node
+is all that is needed to embed it, whether it was in the fit or is new. A sparse matrix of distances that stores all
+pairs, but perhaps the diagonal, is taken for a full matrix.
 
 Neighbour graphs are directed: i may be among the nearest of j, and j not among those of i. ``symmetrize`` makes a
 graph of them by a rule with a name.
@@ -141,12 +142,16 @@ def with_diagonal(W: Sparse) -> Sparse:
 
 
 def is_isolated(graph: Array, distances: bool) -> Array:
-    """Return which nodes have no edge: no distance to another node, or no affinity above 0 with any node."""
+    """Return which nodes have no edge: no distance to another node, or no affinity above 0 with another node."""
+    alone: Array
     if not isinstance(graph, SparseRows):
-        return np.zeros(len(graph), bool) if distances else has_no_entry(graph, False)
+        alone = np.zeros(len(graph), bool)
+        if not distances:
+            alone = (graph > 0).sum(axis=1) == (graph.diagonal() > 0)
+        return alone
     rows = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
-    edges = rows != graph.indices if distances else graph.data > 0
-    alone: Array = np.bincount(rows[edges], minlength=len(graph)) == 0
+    edges = (rows != graph.indices) & (distances | (graph.data > 0))
+    alone = np.bincount(rows[edges], minlength=len(graph)) == 0
     return alone
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,8 +54,11 @@ def embed(
     use_rep : str
         The entry of ``obsm`` to embed; "X" is ``adata.X``.
     obsp : str, optional
-        The entry of ``obsp`` with affinities between observations, such as "connectivities", to use instead. It
-        may be sparse, and stays so.
+        The entry of ``obsp`` to embed instead: affinities between observations, such as "connectivities", or
+        distances, such as "distances". It may be sparse, and stays so. It holds distances if an entry of ``uns``, such
+        as scanpy's ``uns["neighbors"]``, has it as its ``distances_key``, or if it is called "distances" or ends in
+        "_distances". A method with ``metric="precomputed"`` or ``kernel="precomputed"`` says so itself: distances or
+        affinities, whatever the name.
     key_added : str
         Name of the results in ``uns``, and after ``X_`` in ``obsm``.
     trivial : bool
@@ -80,9 +83,8 @@ def embed(
     if obsp is None:
         places = method.fit_transform(_features(adata, use_rep))
     else:
-        if "kernel" not in method.get_params() or isinstance(method, Roseland):
-            raise ValueError(f"{type(method).__name__} takes no affinities: pass use_rep, or DiffusionMaps.")
-        places = method.set_params(kernel="precomputed").fit_transform(_affinities(adata, obsp))
+        pairs = _pairs(adata, obsp)
+        places = method.set_params(**{_parameter(adata, method, obsp): "precomputed"}).fit_transform(pairs)
     how = {"use_rep": use_rep} if obsp is None else {"obsp": obsp}
     _keep(adata, method, np.asarray(places, dtype=float), key_added, trivial, how)
     return adata if copy else None
@@ -115,7 +117,28 @@ def _features(adata: CellTable, use_rep: str) -> Array:
     return _dense(found.to_numpy() if hasattr(found, "to_numpy") else found, f"obsm[{use_rep!r}]")
 
 
-def _affinities(adata: CellTable, obsp: str) -> Array:
+def _parameter(adata: CellTable, method: SpectralEstimator, obsp: str) -> str:
+    """Return the parameter that is "precomputed" for an entry of obsp: ``metric`` for distances, else ``kernel``."""
+    own, name = method.get_params(deep=False), type(method).__name__
+    chosen = [parameter for parameter in ("metric", "kernel") if own.get(parameter) == "precomputed"]
+    parameter = chosen[0] if chosen else "metric" if _is_distance(adata, obsp) else "kernel"
+    if parameter not in own or isinstance(method, Roseland):
+        what = "distances" if parameter == "metric" else "affinities"
+        raise ValueError(f"{name} takes no {what}, which obsp[{obsp!r}] holds: pass use_rep, or DiffusionMaps.")
+    return parameter
+
+
+def _is_distance(adata: CellTable, obsp: str) -> bool:
+    """Return whether an entry of obsp holds distances, by ``uns`` of the neighbours, else by its name."""
+    graphs = [known for known in adata.uns.values() if isinstance(known, Mapping)]
+    if any(known.get("distances_key") == obsp for known in graphs):
+        return True
+    if any(known.get("connectivities_key") == obsp for known in graphs):
+        return False
+    return obsp == "distances" or obsp.endswith("_distances")
+
+
+def _pairs(adata: CellTable, obsp: str) -> Array:
     if obsp not in adata.obsp:
         raise ValueError(f"obsp has no {obsp!r}; it has {join_names(list(adata.obsp.keys())) or 'nothing'}.")
     found: Array = adata.obsp[obsp]

@@ -40,7 +40,7 @@ from ..extensions import Auto, LinearMap, Nystrom
 from ..extensions.calibration import Calibration, SecondOpinion
 from ..extensions.domain import Domain, TrainingSample
 from ..extensions.samples import Extension, Model, Samples
-from ..graphs.given import is_isolated, make_symmetric, stores_every_pair
+from ..graphs.given import is_isolated, make_symmetric, stores_every_pair, with_diagonal
 from ..kernels import DENSE_ONLY
 from ..landmarks import AllRows
 from ..neural import Net
@@ -234,9 +234,15 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         notes: list[str] = []
         given = self._precomputed_parameter()
         if given is not None and self._takes_graphs and recipe.view.between_rows:
+            graph = rows.array()
+            if given == "metric" and recipe.view.includes_itself and isinstance(graph, SparseRows):
+                rows = InMemory(SparseRows(with_diagonal(graph)), rows.names)
             if isinstance(rows.array(), SparseRows) or getattr(self, "symmetrize", "auto") not in ("auto", "error"):
                 self._graph = rows.array()
             measure, notes = _leave_out_isolated(rows.array(), measure, given)
+        metric = recipe.view.feature_metric
+        if metric is not None and isinstance(rows, InMemory):
+            metric.check_directions(rows.array(), "rows")
         seed = parameters.seed(self.random_state)
         checkpoint = Checkpoint() if limits is None else limits.checkpoint
         if limits is not None and checkpoint.folder is not None:  # a resumed fit takes the stored `memory`
@@ -720,8 +726,13 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         values: Array = validate_data(self, X, reset=reset, ensure_min_samples=2 if reset else 1, **options)
         if issparse(values):
             values = SparseRows.of(values, keep_zeros=given == "metric")
+        if not given and reset:
+            return values
         if not given:
-            return values if reset else self._like_fitted(values)
+            recipe = getattr(self, "_fitted_recipe", None)  # networks have none
+            if recipe is not None and recipe.view.feature_metric is not None:
+                recipe.view.feature_metric.check_directions(values, "rows")
+            return self._like_fitted(values)
         return self._check_graph(values, given)
 
     def _check_graph(self, values: Array, given: str) -> Array:
@@ -828,9 +839,13 @@ def _leave_out_isolated(graph: Array, measure: Array, given: str) -> tuple[Array
     if not len(alone):
         return measure, []
     if len(graph) - len(alone) < 2:
-        raise ValueError(f"The graph has no edges: {given}='precomputed' needs values above 0 between the nodes.")
+        raise ValueError(
+            f"The graph has no edges: {len(alone)} of {len(graph)} nodes have none to another node, and "
+            f"{given}='precomputed' needs {'distances' if given == 'metric' else 'values above 0'} between the nodes."
+        )
     one = len(alone) == 1
-    count = f"Node {alone[0]} has no edge" if one else f"{len(alone)} nodes have no edge (the first is node {alone[0]})"
+    what = "no edge to another node"
+    count = f"Node {alone[0]} has {what}" if one else f"{len(alone)} nodes have {what} (the first is node {alone[0]})"
     them, lie, were = ("it", "it lies", "It was") if one else ("them", "they lie", "They were")
     text = (
         f"{count}, so nothing is known of where {lie}. {were} left out and embedded at 0, and trust flags {them}. Drop "

@@ -39,9 +39,12 @@ INSTEAD: dict[str, dict[str, str]] = {  # class: parameter: what to do
     },
     "AffinityMethod": {
         "affinity": (
-            "For affinity='rbf' pass epsilon=1 / (2 gamma), 0.5 for gamma=1; for 'nearest_neighbors' pass "
-            "n_neighbors=10, epsilon=inf, and for 'precomputed_nearest_neighbors' metric='precomputed' as well; for "
-            "'precomputed' pass kernel='precomputed'; for a callable pass kernel=callable."
+            "For affinity='rbf' pass epsilon=1 / (2 gamma), 0.5 for gamma=1, and diagonal=False. The others are "
+            "kernel='precomputed', fitted to: kneighbors_graph(X, k - 1) for 'nearest_neighbors', as k counts the "
+            "sample itself; NearestNeighbors(n_neighbors=k - 1, metric='precomputed').fit(X).kneighbors_graph() for "
+            "'precomputed_nearest_neighbors'; X with X.setdiag(0) for 'precomputed', as scikit-learn ignores the "
+            "diagonal. n_neighbors=k, epsilon=inf is nearly 'nearest_neighbors', and takes features of new rows. For "
+            "a callable pass kernel=callable."
         ),
         "gamma": "Pass epsilon=1 / (2 gamma), 0.5 for gamma=1: the kernel is exp(-d^2 / (2 epsilon)).",
         "degree": ANY_KERNEL,
@@ -67,6 +70,10 @@ INSTEAD: dict[str, dict[str, str]] = {  # class: parameter: what to do
         "eigen_solver": KRYLOV,
     },
     "LocallyLinearEmbedding": {
+        "metric": (
+            "Its weights reconstruct the features of a row from those of its neighbours, so it needs features, and the "
+            "distance is Euclidean. For precomputed distances or another metric use Isomap or LaplacianEigenmaps."
+        ),
         "method": "It is 'standard' always. Modified, Hessian and LTSA are not here: use scikit-learn's.",
         "hessian_tol": VARIANTS,
         "modified_tol": VARIANTS,
@@ -81,6 +88,15 @@ INSTEAD: dict[str, dict[str, str]] = {  # class: parameter: what to do
         "eps": CLOSED_FORM,
         "normalized_stress": CLOSED_FORM,
         "eigen_solver": KRYLOV,
+    },
+    "PHATE": {
+        "components": (
+            "It embeds every component of a disconnected graph. Raise n_neighbors or lower decay to connect them, or "
+            "keep the rows of the largest one (scipy.sparse.csgraph.connected_components(graph) labels them)."
+        ),
+    },
+    "Roseland": {
+        "cut_off": "Pass threshold=: each row keeps the landmarks whose weight reaches it, a number between 0 and 1.",
     },
     "KernelPCA": {
         "alpha": (

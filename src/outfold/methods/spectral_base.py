@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from typing import Annotated, ClassVar, TypedDict
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 from sklearn.utils.validation import check_is_fitted
 
 from .. import bandwidths, distances, extensions, graphs, kernels, solvers
@@ -19,7 +20,7 @@ from ..graphs.given import SYMMETRIZE
 from ..graphs.protocols import EdgeRule
 from ..landmarks import AllRows, Enough, Landmarks
 from ..operators.affinity_graph import BINARY, Affinities
-from ..operators.cosine_pairs import CosinePairs, refuse_negative
+from ..operators.cosine_pairs import CosinePairs, CosineRule, refuse_negative
 from ..operators.gaussian_pairs import GaussianPairs
 from ..operators.laplacian import Unnormalized
 from ..operators.low_rank import LowRankDiffusion
@@ -195,11 +196,16 @@ class AffinityMethod(SpectralMethod):
         return graph if self.diagonal else matrices.without_diagonal(graph, self._anchor_measure)
 
     @property
-    def operator_(self) -> Sparse:
+    def operator_(self) -> Sparse | LinearOperator:
         """The Markov matrix between ``landmarks_``, or the unnormalised Laplacian, a ``csr_array``; computed anew.
 
-        Its eigenvectors are ``eigenvectors_``; landmarks with weights count as often.
+        Its eigenvectors are ``eigenvectors_``; landmarks with weights count as often. With ``kernel="cosine"`` it is a
+        ``scipy.sparse.linalg.LinearOperator``, since no table of pairs is made.
         """
+        check_is_fitted(self)
+        rule = self.model_.rule  # type: ignore[attr-defined]  # a spectral model has one
+        if isinstance(rule, CosineRule):
+            return matrices.cosine_operator(rule, self.landmarks_, self._anchor_measure)
         graph = self.graph_
         if self._resolved_kernel() == "variable":
             raise ValueError("kernel='variable' has a generator, which no matrix of affinities gives: see graph_.")

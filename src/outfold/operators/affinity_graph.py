@@ -36,7 +36,16 @@ from .expansion import EigenPairs, Expansion
 from .laplacian import Unnormalized
 from .markov import GraphNormalization, log_mass_without_self
 from .operator import DENSE_SOLVER_UP_TO, LANCZOS_UP_TO, MarkovOperator, Operator, RowRule
-from .problem import BuiltProblem, Eigenproblem, Facts, Scale, Span, magnified_rounding, too_narrow
+from .problem import (
+    BuiltProblem,
+    Eigenproblem,
+    Facts,
+    Scale,
+    Span,
+    heavy_diagonal,
+    magnified_rounding,
+    too_narrow,
+)
 
 BINARY = "epsilon=inf (the binary graph) needs a sparse rule: pass n_neighbors, else it is all ones."
 
@@ -61,6 +70,10 @@ class Affinities(Eigenproblem):
         return self.metric is None
 
     @property
+    def _given_affinities(self) -> bool:
+        return self.given and not self.given_distances
+
+    @property
     def streams(self) -> bool:
         return not self.given
 
@@ -77,6 +90,8 @@ class Affinities(Eigenproblem):
 
     @property
     def against_outliers(self) -> str:
+        if self.given:
+            return "Give the graph more edges" if self._given_affinities else "Pass kernel='adaptive'"
         return "Leave epsilon out and pass kernel='adaptive', scale the features"
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
@@ -102,7 +117,7 @@ class Affinities(Eigenproblem):
             if self.components == "largest":
                 fewer = largest_component(anchors, operator, needed, self.given, getattr(self.edges, "k", 0))
                 return replace(self, components="warn").build(rows, fewer, measure, needed, runner)
-            graph = self._join_components(graph, operator, runner)
+            graph = self._join_components(graph, operator, anchors, runner)
             graph, operator, rule, reference, degree = self._operator(graph, kernel, anchors, runner)
         smooth = None if self.given else few_columns(anchors.points)
         return BuiltProblem(
@@ -172,15 +187,15 @@ class Affinities(Eigenproblem):
         degree = float(len(measure)) if isinstance(measured, np.ndarray) else measured.nnz / len(measure)
         return graph, *self.normalization.normalize(measured, measure, graph, kernel), reference, degree
 
-    def _join_components(self, graph: Graph, operator: Operator, runner: Threads) -> Graph:
+    def _join_components(self, graph: Graph, operator: Operator, anchors: Anchors, runner: Threads) -> Graph:
         """Return the graph with the shortest bridges between its components. Raise ValueError if components="error"."""
         told = f"The graph has {operator.parts.describe()}"
+        only_given = self._is_given(anchors)
         if self.components == "error":
-            raise ValueError(
-                f"{told}. Raise n_neighbors or epsilon, or pass components='warn' (contrasts become coordinates), "
-                "'largest' or 'join'."
-            )
-        if isinstance(self.edges, AllPairs):
+            remedy = self._remedy() if only_given else "Raise n_neighbors or epsilon"
+            others = " or 'largest'" if only_given else ", 'largest' or 'join'"
+            raise ValueError(f"{told}. {remedy}, or pass components='warn' (contrasts become coordinates){others}.")
+        if isinstance(self.edges, AllPairs) and not self._given_affinities:
             raise ValueError(
                 f"{told}, and it is dense: they are too far apart for epsilon, and no bridge would weigh anything. "
                 "Raise epsilon, or pass n_neighbors with components='join'."
@@ -232,15 +247,29 @@ class Affinities(Eigenproblem):
     def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         found = []
         if report.components > 1:
-            remedy = self.edges.choose(report.n_anchors).remedy()
-            text = (
-                disconnected_note(report, problem.operator, remedy, f", epsilon {report.epsilon:.3g}")
-                + ", or pass "
-                + ("components='largest'." if "all pairs" in report.edges else "components='largest' or 'join'.")
-            )
+            only_given = self._is_given(problem.anchors)
+            if only_given:
+                remedy = self._remedy()
+            else:
+                remedy = self.edges.choose(report.n_anchors).remedy()
+                remedy += f" (now {report.edges}, epsilon {report.epsilon:.3g})"
+            join = "" if only_given or "all pairs" in report.edges else " or 'join'"
+            text = f"{disconnected_note(report, problem.operator)} {remedy}, or pass components='largest'{join}."
             found.append(Concern(Importance.PIECES, text))
-        found += too_narrow(report, self._scale(problem))
+        found += heavy_diagonal(report) if self._given_affinities else too_narrow(report, self._scale(problem))
         return found + magnified_rounding(report)
+
+    def _is_given(self, anchors: Anchors) -> bool:
+        """Return whether the edges are those of a matrix of affinities or of a sparse graph: none can be added."""
+        return self._given_affinities or (self.given and isinstance(anchors.points, SparseRows))
+
+    def _remedy(self) -> str:
+        """Return what connects a graph that the caller gives."""
+        if self._given_affinities:
+            return "Give a graph with edges between them"
+        if isinstance(self.edges, AllPairs | GivenEdges):
+            return "Store more neighbours of each node"
+        return f"{self.edges.remedy()} (now {self.edges.describe()}), store more neighbours of each node"
 
     def span(self, problem: BuiltProblem) -> Span | None:
         if not isinstance(problem.operator, MarkovOperator) or not np.isfinite(problem.bandwidth.epsilon):
@@ -252,15 +281,14 @@ class Affinities(Eigenproblem):
         return partial(self.local_scale, problem.anchors) if plain else None
 
 
-def disconnected_note(report: Facts, operator: Operator, remedy: str, more: str = "") -> str:
+def disconnected_note(report: Facts, operator: Operator) -> str:
     """Return the beginning of the warning about a graph in several components."""
     alone = int((np.bincount(operator.parts.labels) == 1).sum())
     rows = f"{alone} row has" if alone == 1 else f"{alone} rows have"
     return (
         f"The graph falls into {operator.parts.describe()}"
         + (f"; {rows} no neighbour in reach" if alone else "")
-        + f", so {contrasts_only(report.components, report.n_components)} them apart. {remedy} (now "
-        f"{report.edges}{more})"
+        + f", so {contrasts_only(report.components, report.n_components)} them apart."
     )
 
 
@@ -270,9 +298,11 @@ def largest_component(anchors: Anchors, operator: Operator, needed: int, given: 
     found = anchors.at(np.flatnonzero(operator.parts.labels == held.argmax()))
     distinct = len(found.points) if given else count_places(found.points)
     if distinct < needed + 1 or _count_all(found) <= k:
+        sparse = given and isinstance(anchors.points, SparseRows)
+        remedy = "Give a graph with more edges" if sparse else "Raise n_neighbors or epsilon"
         raise ValueError(
             f"The largest of {operator.parts.count} components holds {len(found.points)} of {operator.size} anchors, "
-            f"{distinct} of them distinct: too few to embed. Raise n_neighbors or epsilon."
+            f"{distinct} of them distinct: too few to embed. {remedy}."
         )
     return found
 

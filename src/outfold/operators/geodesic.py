@@ -163,6 +163,10 @@ class Geodesic(Eigenproblem):
         return self.metric is None
 
     @property
+    def includes_itself(self) -> bool:
+        return True
+
+    @property
     def sees_every_row(self) -> bool:
         return True  # a node of the graph
 
@@ -294,6 +298,8 @@ class Geodesic(Eigenproblem):
         told = f"The neighbour graph has {parts.describe()}, so some geodesics are infinite."
         now = f"{self.edges.remedy()} (now {self._now()})"
         if self.components == "error":
+            if isinstance(distances, GivenNeighbors):
+                raise ValueError(f"{told} {now}, store more neighbours of each node, or pass components='largest'.")
             raise ValueError(f"{told} {now} or pass components='join' or 'largest'.")
         pairs = components.bridges(parts, distances)
         across = np.array([np.sqrt(distances.between(pairs[[i], 0], pairs[[i], 1])[0, 0]) for i in range(len(pairs))])

@@ -269,6 +269,10 @@ class HeatPotential(Eigenproblem):
         return self.metric is None
 
     @property
+    def includes_itself(self) -> bool:
+        return True
+
+    @property
     def merges_copies(self) -> bool:
         return True
 
@@ -387,8 +391,14 @@ class HeatPotential(Eigenproblem):
         text = (
             f"The graph falls into {problem.operator.parts.describe()}: how far they lie apart is read off the floor "
             f"of {PROBABILITY_FLOOR:g} under the logarithm, not off the data. Raise n_neighbors (now "
-            f"{self.neighbours}) or lower decay (now {self.decay:g})."
+            f"{self.neighbours}) or lower decay (now {self.decay:g})"
         )
+        if self.given and isinstance(problem.anchors.points, SparseRows):
+            text += (
+                ", store more neighbours of each node, or fit the rows and columns of the largest component, which "
+                "scipy.sparse.csgraph.connected_components(graph, directed=False) labels"
+            )
+        text += "."
         return [Concern(Importance.PIECES, text)]
 
 

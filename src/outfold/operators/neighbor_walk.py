@@ -32,6 +32,7 @@ from ..data.weights import at_whole_numbers
 from ..distances import GivenNeighbors, GivenTable, Metric, SearchedDistances
 from ..graphs import components
 from ..graphs.bridges import bridge_lengths
+from ..graphs.given import with_diagonal
 from ..graphs.local_dimension import dimension_of_lists
 from ..graphs.nearest import NearestAnchors, Shared
 from ..kernels import GaussianKernel
@@ -152,6 +153,10 @@ class NeighborWalk(Eigenproblem):
         return self.metric is None
 
     @property
+    def includes_itself(self) -> bool:
+        return True
+
+    @property
     def tapers(self) -> bool:
         """Whether weights fall to nearly 0 at the last neighbour; a generator counts on a Gaussian that is cut."""
         return not isinstance(self.normalization, Generator)
@@ -171,7 +176,7 @@ class NeighborWalk(Eigenproblem):
     @property
     def against_outliers(self) -> str:
         remedy = "Pass kernel='adaptive'" if isinstance(self.normalization, Generator) else "Raise n_neighbors"
-        return f"{remedy}, scale the features"
+        return remedy if self.given else f"{remedy}, scale the features"
 
     def build(self, rows: Source, anchors: Anchors, measure: Array, needed: int, runner: Threads) -> BuiltProblem:
         """Return the eigenproblem over the anchors; with components="largest" only over their largest component."""
@@ -195,7 +200,7 @@ class NeighborWalk(Eigenproblem):
                 least = 0 if isinstance(self.k, str) else self.k
                 fewer = largest_component(anchors, built.operator, needed, self.given, least)
                 return replace(self, components="warn").build(rows, fewer, measure, needed, runner)
-            pairs = self._bridges(built.operator, geometry)
+            pairs = self._bridges(built.operator, geometry, anchors)
             geometry = replace(geometry, bridges=bridge_lengths(measured, pairs))
             measured = geometry.cross(geometry.anchors)
             built = self._normalize(geometry, kernel, measured, shared, anchors.measure, runner)
@@ -243,7 +248,9 @@ class NeighborWalk(Eigenproblem):
         table = as_rows(anchors.points[:, given_columns(anchors)])
         if not (table.data if isinstance(table, SparseRows) else table).any():
             raise ValueError(ALL_EQUAL)
-        return GivenNeighbors(table) if isinstance(table, SparseRows) else GivenTable(table)
+        if isinstance(table, SparseRows):  # a walk may stay, whether the row of the node says so or not
+            return GivenNeighbors(SparseRows(with_diagonal(table)))
+        return GivenTable(table)
 
     def _counts(self, search: neighbors.Search, measure: Array, runner: Threads) -> tuple[float, float, float | None]:
         """Return the number of neighbours, the number that sets the local scale, and the dimension if it is needed."""
@@ -296,12 +303,19 @@ class NeighborWalk(Eigenproblem):
             rule = CanonicalRule(markov=markov, alpha=alpha, powers=powers, root=root, log_total=markov.log_total)
         return Normalized(operator, ThroughAnchors(self.normalization, walk.back(weight)), rule)
 
-    def _bridges(self, operator: Operator, geometry: NearestAnchors) -> Array:
+    def _or_pass(self, anchors: Anchors, warn: bool = False) -> str:
+        """Return the parameters for a disconnected graph; sparse distances may store none across, so no bridge."""
+        sparse = self.given and isinstance(anchors.points, SparseRows)
+        choices = ["'warn' (contrasts become coordinates)"] * warn + ["'largest'"] + ["'join'"] * (not sparse)
+        parameters = f"or pass components={' or '.join(filter(None, (', '.join(choices[:-1]), choices[-1])))}"
+        return f"store more neighbours of each node, {parameters}" if sparse else parameters
+
+    def _bridges(self, operator: Operator, geometry: NearestAnchors, anchors: Anchors) -> Array:
         """Return the shortest bridges between components. Raise ValueError if components="error"."""
         if self.components == "error":
             raise ValueError(
-                f"The graph has {operator.parts.describe()}. Raise n_neighbors (now {geometry.k:g}), or pass "
-                "components='warn' (contrasts become coordinates), 'largest' or 'join'."
+                f"The graph has {operator.parts.describe()}. Raise n_neighbors (now {geometry.k:g}), "
+                f"{self._or_pass(anchors, warn=True)}."
             )
         return components.bridges(operator.parts, geometry.distances)
 
@@ -368,8 +382,8 @@ class NeighborWalk(Eigenproblem):
     def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
         found = []
         if report.components > 1:
-            text = disconnected_note(report, problem.operator, "Raise n_neighbors")
-            found.append(Concern(Importance.PIECES, f"{text}, or pass components='largest' or 'join'."))
+            text = f"{disconnected_note(report, problem.operator)} Raise n_neighbors (now {report.edges})"
+            found.append(Concern(Importance.PIECES, f"{text}, {self._or_pass(problem.anchors)}."))
         if isinstance(problem.operator, MarkovOperator):
             found += too_narrow(report) if self.epsilon != WIDTH else []
         found += self._width_concerns()

@@ -87,6 +87,11 @@ class Eigenproblem:
         return False
 
     @property
+    def includes_itself(self) -> bool:
+        """Whether a node of precomputed distances is its own neighbour even if its row does not store that."""
+        return False
+
+    @property
     def streams(self) -> bool:
         """Whether the rows can be read in blocks, if there are landmarks."""
         return False
@@ -225,6 +230,18 @@ def too_narrow(report: Facts, scale: Scale = None) -> list[Concern]:
         f"epsilon={report.epsilon:.3g} looks too small: the trace of P is {report.trace:.4g} for n = "
         f"{report.n_anchors}, so most rows see little but themselves. Try a larger epsilon or "
         f"epsilon='auto'{_beside(scale)}."
+    )
+    return [Concern(Importance.WIDTH, text)]
+
+
+def heavy_diagonal(report: Facts) -> list[Concern]:
+    """Return the same of precomputed affinities, which have no epsilon."""
+    if not report.trace > report.n_anchors / 2 or report.n_anchors < WIDTH_FROM:
+        return []
+    text = (
+        f"Most nodes have little affinity but to themselves: the trace of P is {report.trace:.4g} for n = "
+        f"{report.n_anchors}. Lower the diagonal of the matrix (W.setdiag(0) or np.fill_diagonal(W, 0) clears it), or "
+        "raise the affinities beside it."
     )
     return [Concern(Importance.WIDTH, text)]
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import outfold
 from commands import call, done, rows_of
@@ -11,6 +12,7 @@ from outfold import storage
 from outfold.app.cli import options
 from outfold.data import table_files
 from outfold.data.columns import Preparation
+from outfold.data.sparse_rows import SparseRows
 from outfold.exceptions import OutfoldWarning
 
 
@@ -85,6 +87,39 @@ def test_every_method_goes_from_table_to_table(tmp_path, data, method):
     assert all(two[at][name] == row[name] for at, row in enumerate(one) for name in row)
     assert {"p_value", "score", "support", "outside"} <= set(two[0])
     assert method != "spectral-clustering" or {row["cluster"] for row in one} == {"0", "1", "2"}
+
+
+SPARSE = [
+    ("csr", "standard", []),
+    ("csc", "robust", []),
+    ("coo", "none", []),
+    ("csr", "none", ["--method", "roseland", "--columns", "column_4,column_1,column_5,column_7"]),
+    ("csr", "none", ["--method", "spectral-clustering"]),
+]
+
+
+@pytest.mark.parametrize(("form", "scale", "options"), SPARSE, ids=lambda value: str(value)[:12])
+def test_a_sparse_file_gives_what_the_same_numbers_in_an_array_do(tmp_path, form, scale, options):
+    rng = np.random.default_rng(0)
+    table = rng.random((150, 12)) * (rng.random((150, 12)) < 0.4)
+    table[7, 3] = np.nan  # a row that is left out
+    dense, sparse = tmp_path / "dense.npy", tmp_path / "sparse.npz"
+    np.save(dense, table)
+    scipy.sparse.save_npz(sparse, scipy.sparse.csr_array(table).asformat(form))
+    out = []
+    for data in (dense, sparse):
+        model = data.with_suffix(".outfold")
+        fitted = done("fit", data, "--scale", scale, *options, "--save", model, "--out", tmp_path / "fit.npy")
+        assert ("is sparse, and centred columns are not" in fitted.output) == (data == sparse and scale != "none")
+        done("transform", model, data, "-o", tmp_path / "new.npy", "--on-far", "nearest")
+        out.append([np.load(tmp_path / "fit.npy"), np.load(tmp_path / "new.npy")])
+        assert isinstance(storage.open_model(model)[0].landmarks_, SparseRows) == (data == sparse and scale == "none")
+    np.testing.assert_allclose(out[1], out[0], rtol=0, atol=1e-10 * np.nanmax(np.abs(out[0])))
+    assert np.isnan(out[1][0][7]).all()
+    assert np.isfinite(np.delete(out[1][0], 7, axis=0)).all()
+    done("report", sparse.with_suffix(".outfold"), sparse, "-o", tmp_path / "page.html")
+    done("info", sparse.with_suffix(".outfold"))
+    assert "149 x" in done("plan", sparse).output
 
 
 def bad_files():

@@ -165,6 +165,9 @@ class TableOptions:
         scaled = f"{found.scaling}: " if scale != "none" else ""
         scales = f"; these were {told}" if (told := found.describe_scales()) else ""
         teller.row("scaling", f"{scaled}{found.describe()}{scales}", scaling=scale)
+        if table.sparse and scale != "none":
+            size = f"{8e-6 * kept * len(found.columns):,.3g} MB"
+            teller.note(f"{table.told} is sparse, and centred columns are not ({size}): --scale none keeps it sparse.")
         if missing.rising and table.named:
             name = missing.rising[0]
             teller.note(

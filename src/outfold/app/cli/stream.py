@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from ... import plotting
 from ..._runtime.threads import Threads
@@ -32,18 +33,25 @@ LABEL_LETTERS_UP_TO = 30  # letters of a label in a picture
 
 def fit(estimator: SpectralEstimator, recipe: Recipe | None, source: Prepared) -> str:
     """Fit to a table; block by block if the method can and the table is large. Return words that say which."""
-    streamed = recipe is not None and recipe.streams and 8 * source.shape[0] * source.shape[1] > HELD_BYTES
-    if recipe is not None:
+    streamed = recipe is not None and recipe.streams and _held_bytes(source) > HELD_BYTES
+    if recipe is not None and not source.sparse:  # sizes do not say what sparse rows need: the fit asks
         points = source.array() if recipe.view.reads_rows and not streamed else None
         plan = planning.of_recipe(recipe, source.shape, Threads(estimator.n_jobs), not streamed, points)
         if not plan.fits and not hasattr(recipe.view, "memory"):  # views with `memory` check it themselves
             raise MemoryError(
                 f"{plan.method} of {plan.shape[0]} rows x {plan.shape[1]} columns ({plan.edges}) needs about "
                 f"{plan.peak / 1e9:.1f} GB, and {plan.memory / 1e9:.1f} GB are free. --landmarks 2000, or --method "
-                "roseland, takes less."
+                f"roseland, takes less{', and --scale none keeps the rows sparse' if source.table.sparse else ''}."
             )
     estimator.fit(source if streamed else source.array())
     return ", block by block" if streamed else ""
+
+
+def _held_bytes(source: Prepared) -> float:
+    """Return the bytes of the rows in memory; of sparse ones those of their entries."""
+    if source.sparse:
+        return 12.0 * sum(int(csr_array(rows).nnz) for rows in source.pieces())
+    return 8.0 * source.shape[0] * source.shape[1]
 
 
 def check_parts(recipe: Recipe | None, table: Table) -> None:
@@ -196,7 +204,7 @@ def _answer(estimator: SpectralEstimator, points: Array, trust: bool, on_far: st
     found = embed_rows(estimator, points, evidence=trust)
     if found.trust.flag.any() and on_far in ("nan", "nearest", "raise"):
         found = replace(found, places=np.array(found.places))
-        estimator._answer_far(on_far, points, found.places, found.trust)
+        estimator._answer_far(on_far, estimator._like_fitted(points), found.places, found.trust)
     return found
 
 
