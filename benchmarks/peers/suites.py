@@ -279,10 +279,7 @@ REAL = [  # fewest rows first: who is stopped is not run at more rows
     Row("cytometry, 36,144 rows", "cytometry", 36_144, SYSTEMS),
     Row("MNIST, 60,000 rows", "MNIST", 60_000, SYSTEMS, None, 10_000),
     Row("words of 100,000 documents", "words", 100_000, COSINES, None, 10_000),
-    *(
-        Row(f"clusters in 50-D, {n:,} rows", "clusters in 50-D", n, SYSTEMS, None, 10_000)
-        for n in (100_000, 1_000_000)
-    ),
+    *(Row(f"clusters in 50-D, {n:,} rows", "clusters in 50-D", n, SYSTEMS, None, 10_000) for n in (100_000, 1_000_000)),
     Row("flights, 2,990,000 rows", "flights", 2_990_000, SYSTEMS, None, 10_000),
 ]
 SUITES = {
