@@ -17,6 +17,8 @@ from outfold import (
 )
 from outfold.engine import fit
 from outfold.exceptions import SpectrumWarning
+from outfold.neighbors.brute import Brute
+from outfold.neighbors.tree import PROBES
 from outfold.selection import residuals
 
 X = np.random.default_rng(0).normal(size=(300, 3))
@@ -152,3 +154,25 @@ def test_few_rows_have_few_directions():
     """20 rows a direction at least: of fewer, every late eigenfunction of a small cluster looks new."""
     assert counted(DiffusionMaps("auto"), load_iris().data) <= 150 // 20
     assert counted(DiffusionMaps("auto"), datasets.circle(60, random_state=0)) == 2
+
+
+@pytest.mark.parametrize("landmarks", [None, 100])
+def test_rows_that_equal_an_anchor_are_not_searched_again(landmarks, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 12))
+    X = np.vstack([X, X[:50], X[:20]])[rng.permutation(270)]
+    searched, plain = [], Brute.closest
+
+    def counted(self, Z, k, runner, groups=None):
+        searched.append(len(Z))
+        return plain(self, Z, k, runner, groups)
+
+    monkeypatch.setattr(Brute, "closest", counted)
+    weights = np.ones(270)
+    weights[:30] = 0
+    maps = DiffusionMaps(3, n_neighbors=12, landmarks=landmarks, random_state=0).fit(X, sample_weight=weights)
+    anchors = len(maps.landmarks_)
+    others = sum(not (row == maps.landmarks_).all(axis=1).any() for row in X)
+    assert sum(size for size in searched if size > PROBES) <= anchors + others
+    assert others < 30 if landmarks is None else others > 50
+    np.testing.assert_array_equal(maps.transform(X, on_far="keep"), maps.embedding_)

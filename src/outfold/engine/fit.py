@@ -315,7 +315,14 @@ def _training_embedding(
     if model.scale is None:  # `row(x) @ basis` is the embedding of the anchors too
         if X is not None and columns is not None and problem.kept is None:
             X = X[:, columns]
-        return None if X is None else model.look(X, runner, problem.kept)[0], 0.0
+        if X is None:
+            return None, 0.0
+        embedding = model.look(X, runner, problem.kept)[0]
+        if problem.kept is not None and len(problem.kept.order) < len(X):
+            rest = _write_copies(embedding, problem.kept.order, X)
+            if len(rest):
+                embedding[rest] = model.embed(X[rest], runner)
+        return embedding, 0.0
     spectral = model.places
     sample = np.linspace(0, len(spectral) - 1, min(len(spectral), 256)).astype(int)
     rows = anchors.points[sample]
@@ -337,14 +344,22 @@ def _write_places(embedding: Array, index: Array, places: Array, X: Array | None
     X None: rows are precomputed, and equal ones are not looked for.
     """
     embedding[index] = places
-    if X is None or len(index) == len(X) or (equal := find_places(X)) is None:
-        return
-    anchor = np.full(len(equal.first), -1)
-    anchor[equal.member[index]] = index
-    source = anchor[equal.member]
+    if X is not None and len(index) < len(X):
+        _write_copies(embedding, index, X)
+
+
+def _write_copies(embedding: Array, index: Array, X: Array) -> Array:
+    """Write the embedding of the rows ``index`` to rows that equal them, in place; return the rows that equal none."""
+    equal = find_places(X)
+    member = np.arange(len(X)) if equal is None else equal.member
+    anchor = np.full(len(X) if equal is None else len(equal.first), -1)
+    anchor[member[index]] = index
+    source = anchor[member]
+    rest = np.flatnonzero(source < 0)
     source[index] = -1
     copies = np.flatnonzero(source >= 0)
     embedding[copies] = embedding[source[copies]]
+    return rest
 
 
 def report_on(

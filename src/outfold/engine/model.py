@@ -38,12 +38,13 @@ class SpectralModel(RowModel):
     def look(self, Z: Array, runner: Threads, kept: NeighborLists | None = None) -> tuple[Array, RowFacts]:
         """Return embedding and evidence of the points, computed in one pass over blocks of rows.
 
-        ``kept``: the neighbours of each point among the anchors, if the fit has stored them.
+        ``kept``: the neighbours among the anchors of the points ``kept.order``, if the fit has stored them; of other
+        points nothing is computed then.
         """
         embedding = np.empty((len(Z), self.basis.shape[1]))
-        facts = np.empty((len(Z), 3))  # log mass, isolation, distance
+        facts = np.zeros((len(Z), 3))  # log mass, isolation, distance
         isolated = self.rule.training_rows is not None and kept is None
-        blocks = row_blocks(len(Z), self.rule.row_entries)
+        blocks = row_blocks(len(Z) if kept is None else len(kept.order), self.rule.row_entries)
         order = self.rule.arrange(as_rows(Z), runner) if len(blocks) > 1 else None
         if kept is not None:
             order = kept.order

@@ -322,11 +322,11 @@ class NeighborWalk(Eigenproblem):
     def _keep_lists(
         self, rows: Source, anchors: Anchors, geometry: NearestAnchors, measured: csr_array
     ) -> NeighborLists | None:
-        """Return the values of the training rows, if every row is an anchor and rows need nothing else."""
+        """Return the values of the anchors that are training rows, if rows need nothing else."""
         index = anchors.index
         if isinstance(self.normalization, Generator):
             return None
-        if not isinstance(rows, InMemory) or index is None or len(index) < len(rows):
+        if not isinstance(rows, InMemory) or index is None or (self.given and len(index) < len(rows)):
             return None
         return NeighborLists(
             order=index,
