@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from .._runtime.threads import BLOCK_ENTRIES
@@ -105,5 +106,5 @@ def search_seconds(features: int, rows: int, anchors: int, k: int) -> float:
     if features <= TREE_FEATURES:
         return rows * k * VISIT * (1 + features / 30)
     if anchors >= CELLS_FROM:  # in single precision
-        return rows * COMPARED * anchors**0.5 * (features / FLOPS + ENTRY / 4)
+        return rows * COMPARED * math.sqrt(anchors) * (features / FLOPS + ENTRY / 4)
     return rows * anchors * (2 * features / FLOPS + ENTRY / 2)
