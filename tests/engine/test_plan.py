@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from catalogue import ALL_METHODS
+from catalogue import ALL_METHODS, quietly
 from outfold import (
     ClassicalMDS,
     DiffusionMaps,
@@ -164,3 +164,14 @@ def test_the_estimated_peak_is_right_within_a_quarter(call, n, where, tmp_path):
 def test_the_plan_names_the_solver_of_the_fit(method, n):
     rows = s_curve(n, random_state=0)[0]
     assert plan(rows, method).solver == method.fit(rows).report_.solver
+
+
+def test_a_search_in_cells_takes_less_time_than_all_pairs():
+    seconds = [plan((n, 200), DiffusionMaps()).seconds for n in (16_000, 64_000, 256_000)]
+    assert seconds[1] < 4**1.6 * seconds[0]  # rows times the square root of the anchors
+    assert seconds[2] < 4**1.6 * seconds[1]
+
+
+def test_many_features_are_solved_by_subspace_iteration():
+    X = np.random.default_rng(0).normal(size=(3100, 20))
+    assert plan(X, DiffusionMaps()).solver == quietly(DiffusionMaps().fit, X).report_.solver == "filtered"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from .._runtime.threads import BLOCK_ENTRIES
@@ -9,12 +10,14 @@ from .._runtime.typing import Array
 from ..neighbors.cells import Cells
 from ..neighbors.choice import CELLS_FROM
 from ..neighbors.tree import TREE_FEATURES
-from .operator import DENSE_SOLVER_UP_TO
+from .operator import BLOCK_WIDTH, DENSE_SOLVER_UP_TO
 
 FLOPS = 2.5e10  # floating-point operations a second in a matrix product, on one core
 ENTRY = 4e-9  # seconds for an entry of a dense kernel: its distance, exponential and sums
 VISIT = 1.8e-7  # seconds for each neighbour in a tree search
+COMPARED = 7.5  # anchors and centres that a row is compared with among cells, over the square root of the anchors
 EDGE = 3e-8  # seconds for an edge of a graph, until it is an entry of the operator
+SUBSPACE = 1.2e-7  # seconds of subspace iteration for an entry of W and a vector of the block
 PRODUCT = 4e-9  # seconds for a term of a sparse product
 SECOND_NEIGHBORS_PER_NEIGHBOR = 5  # second neighbours per neighbour: right for surfaces
 KRYLOV_COLUMNS = 120  # columns that a block Krylov space usually reaches, of 200 at most
@@ -87,6 +90,12 @@ class Case:
         seconds = 8 * (EDGE * entries + 2e-7 * n * width) / self.cores
         return "lobpcg", Stage("solve", 40 * entries + 100 * n * width, seconds)
 
+    def filtered_solve(self, n: int, entries: float) -> Stage:
+        """Return the stage of subspace iteration through W, with ``entries``, and its transpose."""
+        width = max(BLOCK_WIDTH, 2 * (self.components + 1))
+        blocks = 40.0 * n * width  # two in double and four in single precision, and the last one of the call before
+        return Stage("solve", 68.0 * entries + blocks, SUBSPACE * width * entries / self.cores)
+
     def extension(self, edges: str) -> float:
         """Return the seconds to embed the rows that are not anchors."""
         return self.rows * (32 * EDGE if "nearest" in edges else self.anchors * ENTRY) / self.cores
@@ -96,4 +105,6 @@ def search_seconds(features: int, rows: int, anchors: int, k: int) -> float:
     """Return the seconds, on one core, to find the ``k`` nearest anchors of each of ``rows`` rows."""
     if features <= TREE_FEATURES:
         return rows * k * VISIT * (1 + features / 30)
+    if anchors >= CELLS_FROM:  # in single precision
+        return rows * COMPARED * math.sqrt(anchors) * (features / FLOPS + ENTRY / 4)
     return rows * anchors * (2 * features / FLOPS + ENTRY / 2)

@@ -364,7 +364,9 @@ class NeighborWalk(Eigenproblem):
         walk = Stage("solve", 60.0 * n * k + 16.0 * n * (2 * case.components + 20), 0.1)
         solver, solve = "dense" if n <= DENSE_SOLVER_UP_TO else "lanczos", walk
         few = case.features > TREE_FEATURES and isinstance(self.normalization, Markov)
-        if n > LANCZOS_UP_TO and not few:
+        if n > LANCZOS_UP_TO and few:
+            solver, solve = "filtered", case.filtered_solve(n, n * k)
+        elif n > LANCZOS_UP_TO:
             solver, solve = case.sparse_solve(n, entries)
         elif n > DENSE_SOLVER_UP_TO and isinstance(self.normalization, Unnormalized | Generator):
             solver = "shiftinvert"

@@ -20,6 +20,7 @@ from .spectrum import spectral_dimension
 
 DENSE_SOLVER_UP_TO = 1000  # anchors up to which the dense solver is chosen
 LANCZOS_UP_TO = 3000  # anchors of a sparse graph up to which plain Lanczos is chosen
+BLOCK_WIDTH = 24  # least number of vectors of subspace iteration
 
 
 class Product(Protocol):

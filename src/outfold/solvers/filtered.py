@@ -27,10 +27,9 @@ from .._loops import csr
 from .._runtime.threads import blas_threads, row_blocks
 from .._runtime.typing import Array
 from ..exceptions import ConvergenceError
-from ..operators.operator import Operator
+from ..operators.operator import BLOCK_WIDTH, Operator
 from .session import Session, Solver
 
-LEAST_WIDTH = 24  # of the block
 GROWTH = 6.0  # log of the growth of the first pair against the last of the block in a round
 DEGREES = (4, 32)  # of the polynomial
 FIRST_DEGREE = 12  # of the polynomial that a random block is multiplied by
@@ -99,7 +98,7 @@ class _FilteredSession:
 
     def top(self, known: Array, count: int, rough: float | None = None) -> tuple[Array, Array]:
         operator = self.operator
-        width = min(max(LEAST_WIDTH, 2 * count), operator.size - known.shape[1])
+        width = min(max(BLOCK_WIDTH, 2 * count), operator.size - known.shape[1])
         if rough is not None and self.spare is not None and self.spare.shape[1] > count:
             width = min(width, self.spare.shape[1])
         blocks = _Blocks(operator, known, self._single, width)
