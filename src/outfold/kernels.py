@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from . import neighbors
-from ._loops.elementwise import exponential
+from ._loops import centred_values
+from ._loops.elementwise import exponential, exponential_less_one
 from ._runtime.threads import Threads, row_blocks
 from ._runtime.typing import POSITIVE, WHOLE, Array, Axes, Interval
 from .bandwidths import NO_BANDWIDTH, Bandwidth, BandwidthRule, Fixed, Neighbor, PairStatistics, Percentile
@@ -161,7 +163,10 @@ class Variable:
 
 GIVEN = Bandwidth(float("nan"), "none: kernel values are given")
 DENSE_ONLY = ("additive_chi2", "chi2")  # scikit-learn computes them for arrays only
-NAMED = ("additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial", "rbf", "sigmoid")
+BY_PRODUCTS = ("cosine", "linear", "poly", "polynomial", "sigmoid")  # of inner products
+TANH_IS_ONE = 19.0  # argument from which tanh is 1 to rounding
+HIGHEST_DEGREE = 32  # of a polynomial that is expanded about the centre
+NAMED = (*BY_PRODUCTS, "additive_chi2", "chi2", "laplacian", "rbf")
 
 
 @dataclass(frozen=True)
@@ -200,7 +205,8 @@ class Named:
         elif self.name == "rbf":
             bandwidth = Bandwidth(1 / (2 * gamma), "given" if self.gamma else "1 / n_features")
         search = None if self.name == "rbf" else neighbors.build(distances, "auto")
-        centre = points.mean(axis=0) if self.name == "linear" else None
+        centred = self.name in BY_PRODUCTS and not isinstance(points, SparseRows)
+        centre = points.mean(axis=0) if centred else None
         values = KernelValues(
             distances=distances,
             nearness=nearness,
@@ -213,6 +219,7 @@ class Named:
             centre=centre,
         )
         K = values.gram(squared, runner)
+        values.check(K)
         if callable(self.name) and not np.allclose(K, K.T, rtol=1e-8, atol=1e-12 * np.abs(K).max()):
             worst = np.abs(K - K.T).max()
             raise ValueError(
@@ -224,7 +231,11 @@ class Named:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelValues(ValueGeometry):
-    """A fitted kernel with values k(x, anchor) for all anchors, and the log mass from the nearest anchor."""
+    """A fitted kernel with its values between a point and all anchors, and the log mass from the nearest anchor.
+
+    Named kernels leave out terms that depend on one argument only, which centring cancels: k - 1 of kernels that decay
+    with distance, k(x, y) - k(x, c) - k(c, y) + k(c, c) of those of inner products.
+    """
 
     distances: Annotated[Distances, Axes("n d")]
     nearness: Nearness
@@ -238,7 +249,7 @@ class KernelValues(ValueGeometry):
     ]  # search of the nearest anchor, where kernel values do not give its distance
     centre: Annotated[
         Array | None, Axes("d")
-    ]  # mean, subtracted by "linear": centring cancels it, and rounding stays small
+    ]  # mean, for kernels of inner products of dense rows
 
     @property
     def anchors(self) -> Array:
@@ -259,9 +270,23 @@ class KernelValues(ValueGeometry):
         runner.each(fill, row_blocks(n, n), "kernel")
         return out
 
+    def check(self, K: Array) -> None:
+        """Raise ValueError if the values between the anchors are no numbers, or all alike."""
+        level = 0.0 if self.centre is None else self.gamma * float(np.square(self.centre).sum()) + self.coef0
+        if self.name == "sigmoid" and abs(level) > TANH_IS_ONE and np.abs(K).max() < np.finfo(float).eps:
+            raise ValueError(
+                f"kernel='sigmoid' is {np.sign(level):.0f} for all pairs: gamma x.y + coef0 is about {level:.3g}, where "
+                "tanh does not vary. Lower gamma, or subtract the mean of the data."
+            )
+        if self.name in ("poly", "polynomial") and self.degree != int(self.degree) and np.isnan(K).any():
+            raise ValueError(
+                f"kernel='poly' with degree={self.degree:g} needs gamma x.y + coef0 >= 0, which {np.isnan(K).sum()} of "
+                f"{K.size} pairs do not have. Take a whole degree, or raise coef0."
+            )
+
     def values(self, Z: Array) -> tuple[Array, Array]:
         if self.name == "rbf":
-            squared = self.distances.cross(Z, slack=1e-13 / self.gamma)
+            squared = self.distances.cross(Z, slack=1e-13 * self._reach / self.gamma)
             log_mass = self.nearness.log_mass(np.maximum(squared.min(axis=1), 0.0))
             return self._rbf(squared), log_mass
         assert self.search is not None
@@ -276,24 +301,67 @@ class KernelValues(ValueGeometry):
     def nearest(self, Z: Array) -> Array:
         return self.distances.nearest(Z)
 
+    @cached_property
+    def _reach(self) -> float:
+        """How far values of "rbf" reach from 1, about: all of the way, unless the data are small beside its width."""
+        anchors = self.distances.anchors
+        if isinstance(anchors, SparseRows):
+            return 1.0
+        return float(-np.expm1(-self.gamma * np.square(anchors - anchors.mean(axis=0)).sum(axis=1).max()))
+
     def _rbf(self, squared: Array) -> Array:
-        return exponential(squared, -self.gamma)
+        if self._reach < 0.01:
+            return exponential_less_one(squared, -self.gamma)
+        values = exponential(squared, -self.gamma)  # compiled, and quicker; subtracting 1 costs two digits at most
+        values -= 1
+        return values
 
     def _of(self, Z: Array) -> Array:
         anchors = self.distances.anchors
         if callable(self.name):
             return _call_kernel(self.name, Z, anchors)
-        values: Array
-        if self.name == "linear":
-            values = (Z - self.centre) @ (anchors - self.centre).T
-            return values
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # centring the kernel raises for infinite values
+            return self._of_products(Z) if self.name in BY_PRODUCTS else self._of_differences(Z)
+
+    def _of_differences(self, Z: Array) -> Array:
+        from sklearn.metrics.pairwise import additive_chi2_kernel, manhattan_distances
+
+        anchors = self.distances.anchors
+        if self.name == "laplacian":
+            return exponential_less_one(manhattan_distances(Z, anchors), -self.gamma)
+        sums: Array = additive_chi2_kernel(np.array(Z), np.array(anchors))  # its loops refuse read-only arrays
+        return sums if self.name == "additive_chi2" else exponential_less_one(sums, self.gamma)
+
+    @cached_property
+    def _moved(self) -> Array:
+        """The anchors less the centre; for "cosine", their directions less that of the centre."""
+        return self._move(self.distances.anchors)
+
+    def _move(self, Z: Array) -> Array:
+        assert self.centre is not None
+        return centred_values.directions(Z, self.centre) if self.name == "cosine" else Z - self.centre
+
+    def _of_products(self, Z: Array) -> Array:
+        if self.centre is None:
+            return self._of_sparse_products(Z)
+        moved = self._move(Z)
+        products: Array = moved @ self._moved.T
+        if self.name in ("linear", "cosine"):
+            return products
+        level = self.gamma * (self.centre @ self.centre) + self.coef0
+        p, q = self.gamma * (moved @ self.centre)[:, None], self.gamma * (self._moved @ self.centre)
+        products *= self.gamma
+        if self.name == "sigmoid":
+            return centred_values.hyperbolic_tangent(level, p, q, products)
+        if self.degree == int(self.degree) <= HIGHEST_DEGREE:
+            return centred_values.power(level, p, q, products, int(self.degree))
+        return centred_values.fractional_power(level, p, q, products, self.degree)
+
+    def _of_sparse_products(self, Z: Array) -> Array:
         from sklearn.metrics.pairwise import pairwise_kernels
 
         options = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        if self.name in ("chi2", "additive_chi2"):  # scikit-learn's loops for these refuse read-only arrays
-            Z, anchors = np.array(Z), np.array(anchors)
-        with np.errstate(over="ignore"):  # of a power; centring the kernel raises for it
-            values = pairwise_kernels(Z, anchors, metric=self.name, filter_params=True, **options)
+        values: Array = pairwise_kernels(Z, self.distances.anchors, metric=self.name, filter_params=True, **options)
         return values
 
 

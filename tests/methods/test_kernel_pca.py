@@ -140,6 +140,74 @@ def test_gamma_auto_is_that_of_the_bandwidth_that_is_reported():
 # -- rounding ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "chi2", "poly", "sigmoid", "cosine", "linear"])
+@pytest.mark.parametrize("scale", [1.0, 1e-5, 1e-8, 1e-20, 1e-100])
+def test_a_row_alone_is_the_row_of_a_batch_in_any_unit(kernel, scale):
+    """Values of the kernel differ by scale^2 where they are near 1: subtracting them would leave nothing."""
+    points, new = (scale * np.abs(A) if kernel == "chi2" else scale * A for A in (X, Z))
+    model = quietly(KernelPCA(3, kernel=kernel).fit, points)
+    assert_rows_stand_alone(model, points, new)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "parameters"),
+    [("poly", {}), ("poly", {"degree": 2.5}), ("poly", {"degree": 5}), ("cosine", {}), ("linear", {}), ("chi2", {})],
+)
+@pytest.mark.parametrize("shift", [1e2, 1e4, 1e6, 1e8])
+def test_a_row_alone_is_the_row_of_a_batch_at_any_shift(kernel, parameters, shift):
+    model = quietly(KernelPCA(2, kernel=kernel, **parameters).fit, X + shift)
+    assert_rows_stand_alone(model, X + shift, Z + shift)
+
+
+def assert_rows_stand_alone(model, points, new):
+    size = np.abs(model.embedding_).max()
+    assert np.isfinite(model.embedding_).all()
+    assert size > 0
+    batch = quietly(model.transform, new)
+    alone = np.vstack([quietly(model.transform, row[None]) for row in new])
+    assert np.abs(batch - alone).max() <= 1e-12 * size
+    assert np.abs(quietly(model.transform, points) - model.embedding_).max() <= 1e-10 * size
+
+
+def test_centred_values_are_those_of_the_kernel_where_nothing_cancels():
+    """The embedding of a shifted set, computed with 50 digits."""
+    from decimal import Decimal
+
+    points = X[:25] + 30.0
+    model = quietly(KernelPCA(2, kernel="poly", degree=3).fit, points)
+    rows = [[Decimal(float(value)) for value in row] for row in points]
+    third = Decimal(float(1 / points.shape[1]))
+    table = [[(third * sum(a * b for a, b in zip(x, y, strict=True)) + 1) ** 3 for y in rows] for x in rows]
+    means = [sum(row) / len(rows) for row in table]
+    level = sum(means) / len(rows)
+    centred = [[float(k - means[i] - means[j] + level) for j, k in enumerate(row)] for i, row in enumerate(table)]
+    np.testing.assert_allclose(model.eigenvalues_, np.linalg.eigvalsh(centred)[:-3:-1], rtol=1e-12)
+
+
+def test_digits_that_centring_cancels_are_reported():
+    """A callable's values cannot be computed without what they share: the report says how much that magnifies."""
+
+    def kernel(x, y):
+        return float(np.exp(-((x - y) ** 2).sum()))
+
+    with pytest.warns(UserWarning, match="centring subtracts what they share"):
+        model = KernelPCA(2, kernel=kernel).fit(1e-4 * X)
+    batch = model.transform(1e-4 * Z)
+    alone = np.vstack([model.transform(1e-4 * row[None]) for row in Z])
+    lost = np.abs(batch - alone).max() / np.abs(model.embedding_).max()
+    assert np.finfo(float).eps / 100 * model.report_.amplification < lost
+    assert lost < np.finfo(float).eps * 10 * model.report_.amplification
+    centred = KernelPCA(2, kernel=lambda x, y: float(np.expm1(-((x - y) ** 2).sum()))).fit(1e-4 * X)
+    assert centred.report_.amplification < 10
+
+
+def test_kernels_that_do_not_vary_or_are_no_numbers_are_refused():
+    with pytest.raises(ValueError, match="gamma x.y .* is about .* Lower gamma"):
+        KernelPCA(kernel="sigmoid").fit(X + 100)
+    with pytest.raises(ValueError, match="degree=2.5 needs .* Take a whole degree"):
+        KernelPCA(kernel="poly", degree=2.5).fit(10 * X)
+
+
 def test_an_eigenvalue_that_is_rounding_of_three_points_is_beyond_the_rank():
     """The points of scikit-learn's test of ``remove_zero_eig``: the second eigenvalue is about 1e-32."""
     points = [[5, 1], [5 + 1e-8, 1e-8], [5 + 1e-8, 0]]

@@ -19,6 +19,12 @@ def exponential(values: Array, factor: float = 1.0) -> Array:
     return np.exp(values, out=values)
 
 
+def exponential_less_one(values: Array, factor: float = 1.0) -> Array:
+    """Return exp(factor * values) - 1, computed in place, with all digits where it is small."""
+    values *= factor
+    return np.expm1(values, out=values)
+
+
 def softmax(values: Array, factor: float, gain: Array, measure: Array, cut: float) -> tuple[Array, Array, Array]:
     """Overwrite ``values`` by gain * w, w = exp(factor * values - top); a w below exp(cut) may become 0.
 

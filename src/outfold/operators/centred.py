@@ -30,7 +30,7 @@ from .concerns import Concern, Importance
 from .costs import ENTRY, Case, Cost, Stage
 from .expansion import EigenPairs, Expansion, by_blocks
 from .operator import CentredOperator, Normalization, Operator, RowRule, Rows, not_rounding
-from .problem import BuiltProblem, Eigenproblem, Facts
+from .problem import MAGNIFIED, BuiltProblem, Eigenproblem, Facts, magnified_rounding
 from .spectrum import spectral_dimension
 
 ROUNDINGS = 4  # about twice the largest that was seen, in units of eps c M
@@ -74,6 +74,7 @@ class Centring(Normalization):
 
     signed: bool = False
     definite: bool = False  # the kernel is positive semi-definite: it has no negative eigenvalues
+    cancellation: float = 1.0  # mean k(x, x) over that of the centred kernel: the digits that centring cancels
     skip: ClassVar[int] = 0
 
     def fit(self, K: Array, measure: Array, runner: Threads) -> CentredOperator:
@@ -85,6 +86,7 @@ class Centring(Normalization):
         level = float(centre @ measure / measure.sum())
         root = np.sqrt(measure)
         rounding = rounding_of(K, measure)
+        size = float(np.abs(K.diagonal()) @ measure)
         blocks = row_blocks(len(K), len(K))
 
         def shift(block: slice) -> float:
@@ -108,8 +110,12 @@ class Centring(Normalization):
             centre=centre,
             both_ends=self.signed,
             rounding=rounding,
+            cancellation=max(1.0, size / max(float(np.abs(K.diagonal()).sum()), np.finfo(float).tiny)),
             runner=runner,
         )
+
+    def of_operator(self, operator: Operator) -> Centring:
+        return replace(self, cancellation=operator.cancellation)
 
     def basis(self, functions: Array, eigenvalues: Array) -> Array:
         return functions * (np.sign(eigenvalues) / np.sqrt(np.abs(eigenvalues)))
@@ -128,7 +134,7 @@ class Centring(Normalization):
 
     def amplification(self, values: Array) -> float:
         sizes = np.abs(values)
-        return float(np.sqrt(sizes.max() / sizes.min()))
+        return float(self.cancellation * np.sqrt(sizes.max() / sizes.min()))
 
     def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
         """Return the negative part of sum |lambda| over the whole spectrum (an estimate beyond 1000 rows)."""
@@ -226,7 +232,7 @@ class CentredProblem(Eigenproblem):
         return BuiltProblem(
             anchors=anchors,
             operator=operator,
-            normalization=self.normalization,
+            normalization=self.normalization.of_operator(operator),
             rule=CentredRule.of(operator, geometry),
             reference=reference,
             columns=anchors.index if self.given else None,
@@ -313,13 +319,15 @@ class Kernels(CentredProblem):
         return self.kernel is not None and self.kernel.name != "cosine"
 
     def concerns(self, report: Facts, values: Array, problem: BuiltProblem) -> list[Concern]:
+        assert isinstance(problem.normalization, Centring)
+        found = cancelled_digits(report, problem.normalization.cancellation)
         if report.negative_mass <= MUCH:
-            return []
+            return found
         text = (
             f"{100 * report.negative_mass:.0f} % of the spectrum's mass is negative: this kernel is no inner product, "
             "and coordinates show the positive part only. Take a positive definite kernel, such as 'rbf'."
         )
-        return [Concern(Importance.SPECTRUM, text)]
+        return [*found, Concern(Importance.SPECTRUM, text)]
 
 
 def distinct_nearest(squared: Array, runner: Threads) -> Array:
@@ -331,6 +339,21 @@ def distinct_nearest(squared: Array, runner: Threads) -> Array:
 
     runner.each(look, row_blocks(len(squared), squared.shape[1]), "nearest")
     return out
+
+
+def cancelled_digits(report: Facts, cancellation: float) -> list[Concern]:
+    """Return a warning if centring the kernel cancels so many digits that rounding grows by more than 1e5."""
+    if report.amplification <= MAGNIFIED:
+        return []
+    if cancellation < 10:
+        return magnified_rounding(report)
+    text = (
+        f"Rounding grows by {report.amplification:.1e} in transform: the kernel's values agree to within "
+        f"{1 / cancellation:.1e} of their size, and centring subtracts what they share. Subtract a constant from the "
+        "kernel yourself where you compute it (1 from a kernel with k(x, x) = 1), or widen the spread of the data "
+        "beside the kernel's width."
+    )
+    return [Concern(Importance.ROUNDING, text)]
 
 
 def negative_concerns(report: Facts, signed: bool) -> list[Concern]:

@@ -100,6 +100,7 @@ class Operator:
     order: ClassVar[Array | None] = None  # of the anchors, for products that take less time; see `reorder`
     both_ends: ClassVar[bool] = False  # the eigenvalues largest in magnitude are wanted, whatever their sign
     near: ClassVar[float] = 1e-8  # eigenvalues closer than this to ``top``, relative to ``spread``, equal it
+    cancellation: ClassVar[float] = 1.0  # how many times larger the kernel is than what centring leaves of it
     rounding: ClassVar[float] = 0.0  # eigenvalues of this size are rounding of the kernel from which the matrix is made
     preconditioned: ClassVar[bool] = True  # LOBPCG and shift-invert may stand in for a solver that fails
 
@@ -293,6 +294,7 @@ class CentredOperator(Operator):
     centre: Array  # column means of the kernel
     both_ends: bool = False  # type: ignore[misc]  # a field here, a constant of the other kinds
     rounding: float = 0.0  # type: ignore[misc]
+    cancellation: float = 1.0  # type: ignore[misc]
     preconditioned: ClassVar[bool] = False
 
     def trivial(self, most: int) -> Array:

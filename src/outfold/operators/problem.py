@@ -191,6 +191,9 @@ class LongRun:
     checkpoint: Checkpoint
 
 
+MAGNIFIED = 1e5  # rounding, from which on the report warns
+
+
 class Facts(Protocol):
     """The facts of a fit on which warnings depend; the engine's report has them."""
 
@@ -252,7 +255,7 @@ def _beside(scale: Scale) -> str:
 
 def magnified_rounding(report: Facts) -> list[Concern]:
     """Return a warning if transform divides by so small an eigenvalue that rounding grows by more than 1e5."""
-    if report.amplification <= 1e5:
+    if report.amplification <= MAGNIFIED:
         return []
     text = (
         f"The smallest kept eigenvalue magnifies rounding by {report.amplification:.1e} in transform. Keep fewer "
