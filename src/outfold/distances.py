@@ -24,6 +24,7 @@ from .data.sparse_rows import SparseRows, clip_rows, largest_entries, squared_le
 
 DIRECT_FEATURES_UP_TO = 8  # features up to which a loop over pairs is quickest
 LARGEST_ENTRY = 1e150  # entries up to this size have finite squares
+LEAST_SPREAD = 1e-140  # data that spread this far have squares of neighbours' distances with all digits
 
 _ALIASES = {"l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean"}
 _SCIPY = (

@@ -11,6 +11,8 @@ from .._runtime.typing import Array, Weights
 from .sources import Measure, Source, collection, unit_measure
 
 SUM_ROUNDING = 1e-12  # sums of weights that differ by less, relatively, are the same
+SCALES = 1e-15, 1e15  # of the largest weight: beyond, sums and products of weights lose what a fit needs of them
+NEGLIGIBLE = 1e-12  # of the largest weight: with less, the root of a row's weight is lost in rounding of the others
 
 
 def measure_on(rows: Source, sample_weight: Weights) -> Any:
@@ -51,8 +53,9 @@ def normalize_weights(weights: Any) -> Any:
     if collection(weights) is not None:
         return weights / (weights.sum() / (weights > 0).sum())
     given = np.asarray(weights, dtype=float)
-    checked = check_weights("weights", given, len(np.atleast_1d(given)))
-    return checked / checked[checked > 0].mean()
+    checked = _checked("weights", given, len(np.atleast_1d(given)))
+    relative = checked / checked.max()  # whose sum is finite
+    return relative / relative[checked > 0].mean()
 
 
 def _weights_in_parts(rows: Source, values: Weights, unit: float) -> Measure | None:
@@ -70,6 +73,7 @@ def _scale(sample_weight: Weights, n: int, unit: float) -> Array:
         raise ValueError(
             f"sample_weight must be finite and >= 0, and not all 0; the smallest given is {given.min():.3g}."
         )
+    check_scale("sample_weight", float(given.max()))
     return np.broadcast_to(given / unit, n)
 
 
@@ -91,6 +95,7 @@ def sample_measure(sample_weight: Weights, n: int) -> Array:
             f"sample_weight is zero for all but {(weights > 0).sum()} of {n} rows; a fit needs at least 2 rows of "
             "positive weight."
         )
+    check_scale("sample_weight", float(weights.max()))
     return weights
 
 
@@ -98,10 +103,55 @@ def check_weights(name: str, values: Weights, rows: int) -> Array:
     """Return the checked weight of each row, (rows,); 1 if ``values`` is None. ``name`` is for messages."""
     if values is None:
         return unit_measure(rows)
+    weights = _checked(name, values, rows)
+    check_scale(name, float(weights.max()))
+    return weights
+
+
+def _checked(name: str, values: Weights, rows: int) -> Array:
     weights = np.asarray(values, dtype=float)
     if weights.shape != (rows,) or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError(f"{name} of shape {weights.shape} must be {rows} finite numbers >= 0, one a row, not all 0.")
     return weights
+
+
+def check_scale(name: str, largest: float) -> None:
+    """Raise ValueError if the largest weight is so large or so small that no number of copies is meant."""
+    low, high = SCALES
+    if not low <= largest <= high:
+        raise ValueError(
+            f"The largest {name} is {largest:.3g}. A weight is the number of copies of a row, and can be computed with "
+            f"from {low:.0e} to {high:.0e}. Pass outfold.data.normalize_weights(weights), in which a typical row counts "
+            "once."
+        )
+
+
+def leave_out_negligible(measure: Any) -> tuple[Any, list[str]]:
+    """Return the measure with 0 for weights that are negligible beside the largest, and what to say about them."""
+    if not isinstance(measure, np.ndarray):  # in partitions: they were left out when these were looked at
+        found = measure.negligible
+        return measure, [negligible_weights(found, len(measure), measure.largest)] if found else []
+    largest = float(measure.max())
+    negligible = (measure > 0) & (measure < NEGLIGIBLE * largest)
+    if not negligible.any():
+        return measure, []
+    if ((measure > 0) & ~negligible).sum() < 2:
+        raise ValueError(
+            f"One row has a sample_weight of {largest:.3g}, and all {negligible.sum()} others less than "
+            f"{NEGLIGIBLE:.0e} of that: beside it they are lost in rounding. Lower the weight of row {measure.argmax()}."
+        )
+    left = np.where(negligible, 0.0, measure)
+    return left, [negligible_weights(int(negligible.sum()), len(measure), largest)]
+
+
+def negligible_weights(count: int, rows: int, largest: float) -> str:
+    """Return what to say about rows whose weights are negligible beside the largest."""
+    them = "1 sample weight is" if count == 1 else f"{count} of {rows} sample weights are"
+    rest = "Its row was" if count == 1 else "Their rows were"
+    return (
+        f"{them} above 0 but below {NEGLIGIBLE:.0e} of the largest ({largest:.3g}), which rounding hides. {rest} left "
+        "out of the fit, as with a weight of 0. Set such weights to 0 if that is what you mean, or raise them."
+    )
 
 
 # -- statistics that are continuous in the weights -------------------------------------------
@@ -115,7 +165,7 @@ def mean_at_rank(values: Array, weights: Array, rank: float) -> float:
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     ends = np.cumsum(weights[order])
-    low, high = max(rank - 1.0, 0.0), rank
+    low, high = max(rank - max(1.0, 4 * SUM_ROUNDING * rank), 0.0), rank  # of very many copies, one is not resolved
     for at in (low, high):
         ends[np.abs(ends - at) <= SUM_ROUNDING * max(1.0, at)] = at
     ends[-1] = max(ends[-1], high)  # beyond all copies: the last value

@@ -18,6 +18,7 @@ from ..data import table_files, writers
 from ..data.columns import Preparation, Prepared, complete
 from ..data.sources import Answer, Join, Measure, PartitionedRows, Source, WalkOptions, check_rows, unit_measure
 from ..data.sparse_rows import SparseRows, as_rows, stack_rows
+from ..data.weights import NEGLIGIBLE, check_scale
 from . import tasks
 from .tasks import DaskArray, Delayed, as_array, dask_module, is_frame, make_task, run_tasks, travelling, worker_threads
 
@@ -206,6 +207,8 @@ class DaskWeights:
     least: float  # smallest weight after that division
     able: tuple[int, ...]  # number of weights above 0 in each part
     plain: bool  # all weights are 0 or 1
+    largest: float = 1.0  # weight, after that division
+    negligible: int = 0  # number of weights that became 0 as they are negligible beside the largest
 
     @classmethod
     def of(cls, sample_weight: object, rows: DaskRows, unit: float = 1.0) -> DaskWeights:
@@ -218,9 +221,15 @@ class DaskWeights:
         if weights.shape[0] != len(rows):
             raise ValueError(f"sample_weight has {weights.shape[0]} entries for {len(rows)} rows.")
         weights = weights.rechunk((rows.values.chunks[0],))
-        finite, least, able, total, plain = _facts(weights)
+        finite, least, able, total, plain, largest, lightest = _facts(weights)
         if not finite.all() or least.min() < 0:
             raise ValueError(f"sample_weight must be finite and >= 0; the smallest given is {least.min():.3g}.")
+        top, given = largest.max(), able.sum()
+        if top > 0:
+            check_scale("sample_weight", top)
+        if lightest.min() < NEGLIGIBLE * top:
+            weights = dask_module("array").where(weights < NEGLIGIBLE * top, 0.0, weights)
+            finite, least, able, total, plain, largest, lightest = _facts(weights)
         if able.sum() < 2:
             raise ValueError(
                 f"sample_weight is zero for all but {able.sum():.0f} of {len(rows)} rows; a fit needs at least 2 rows "
@@ -233,6 +242,8 @@ class DaskWeights:
             least=least.min() / unit,
             able=tuple(able.astype(int).tolist()),
             plain=bool(plain.all()) and unit == 1,
+            largest=top / unit,
+            negligible=int(given - able.sum()),
         )
 
     def __repr__(self) -> str:
@@ -281,7 +292,10 @@ def _weight_facts(values: Array) -> tuple[float, ...]:
     part = np.asarray(values, dtype=float)
     finite = np.isfinite(part).all()
     least = part.min(initial=np.inf) if finite else np.nan
-    return finite, least, (part > 0).sum(), part.sum(), ((part == 0) | (part == 1)).all()
+    able = part > 0
+    lightest = part.min(initial=np.inf, where=able)
+    plain = ((part == 0) | (part == 1)).all()
+    return finite, least, able.sum(), part.sum(), plain, part.max(initial=0.0), lightest
 
 
 def _rows_of_ranks(part: Array, ranks: Array, start: int) -> Array:

@@ -15,8 +15,8 @@ from .._runtime.typing import WHOLE, Array, Axes
 from ..bandwidths import ALL_EQUAL
 from ..data.places import find_places
 from ..data.sources import InMemory, Source
-from ..data.sparse_rows import all_rows_equal, largest_entries
-from ..distances import LARGEST_ENTRY, Metric
+from ..data.sparse_rows import SparseRows, all_rows_equal, largest_entries
+from ..distances import LARGEST_ENTRY, LEAST_SPREAD, Metric
 from ..extensions.domain import Domain, TrainingSample
 from ..extensions.samples import SEED, Extension, Samples
 from ..graphs.local_dimension import LIKELIHOOD_NEIGHBORS, dimension_of_points
@@ -130,7 +130,11 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
         scale = normalization.scale(eigenvalues)
         model = SpectralModel(problem.rule.at(eigenvalues), basis, scale, problem.reference)
         negative = normalization.negative_mass(operator, spectrum.values, spectrum.vectors)
+    _check_finite(basis, eigenvalues)
     embedding, gap = _training_embedding(rows, problem, model, runner)
+    if embedding is not None:
+        _check_finite(embedding, eigenvalues)
+    problem = replace(problem, notes=(*problem.notes, *_missed(gap, model)))
     embedded = None if embedding is None or isinstance(recipe.landmarks, AllRows) else (embedding, measure)
     report = report_on(rows, recipe, problem, spectrum, kept, negative, gap, embedded)
     order = problem.order
@@ -201,12 +205,34 @@ def _needed_pairs(recipe: Recipe) -> int:
 
 
 def check_points(points: Array) -> None:
-    """Refuse points that are all equal, or so large that squared distances overflow."""
+    """Refuse points that are all equal, or whose squared distances overflow or underflow."""
     if all_rows_equal(points):
         raise ValueError(ALL_EQUAL)
     largest = np.nanmax(largest_entries(points))
     if largest > LARGEST_ENTRY:
         raise ValueError(f"Squared distances overflow: the data reaches {largest:.1e}. Rescale the features.")
+    spread = largest if isinstance(points, SparseRows) else _largest_spread(points)
+    if spread < LEAST_SPREAD:
+        raise ValueError(
+            f"Squared distances underflow: the data spread over {spread:.1e} at most. Rescale the features, with "
+            f"(X - X.mean(axis=0)) / {spread:.1e}, for example."
+        )
+
+
+def _largest_spread(points: Array) -> float:
+    """Return the largest range of a feature; NaN does not count."""
+    return float(np.fmax.reduce(np.fmax.reduce(points) - np.fmin.reduce(points)))
+
+
+def _check_finite(values: Array, eigenvalues: Array) -> None:
+    """Raise ValueError if a coordinate is not a number: the last guard, for what no other check has foreseen."""
+    bad = ~np.isfinite(values)
+    if bad.any():
+        raise ValueError(
+            f"{bad.any(axis=0).sum()} of {values.shape[1]} coordinates are not finite (the first at row "
+            f"{np.flatnonzero(bad.any(axis=1))[0]}); the smallest eigenvalue is {np.abs(eigenvalues).min():.1e}. Keep "
+            "fewer components, and see whether features or weights span many orders of magnitude."
+        )
 
 
 def _check_count(recipe: Recipe, n: int) -> None:
@@ -423,6 +449,19 @@ def _width_concerns(
         return []
     linear = 0.0 if view.given else measure_linearity(problem.anchors.points, problem.operator.functions(vectors))
     return span.concerns(report, float(values.max()), linear)
+
+
+def _missed(gap: float, model: SpectralModel) -> list[Concern]:
+    """Return a warning if ``transform`` misses the embedding of a training row altogether, else nothing."""
+    size = 0.0 if model.scale is None else float(np.abs(model.places).max())
+    if not gap > 0.5 * size:
+        return []
+    text = (
+        f"transform misses the embedding of a training row by {gap:.2g}, where coordinates reach {size:.2g}: an "
+        "eigenvector lies on a few rows (of little weight, or with hardly a neighbour), for which the extension divides "
+        "by almost 0. Keep fewer components, or leave such rows out."
+    )
+    return [Concern(Importance.UNSOLVED, text)]
 
 
 def few_carriers(coordinates: Array, mass: Array, remedy: str) -> list[Concern]:

@@ -27,7 +27,7 @@ from ..data import sources, writers
 from ..data.checkpoints import Checkpoint
 from ..data.sources import Collection, InMemory, Source, collection, require_in_memory
 from ..data.sparse_rows import SparseRows, as_rows, dense_rows, largest_entries, like_rows
-from ..data.weights import measure_on
+from ..data.weights import leave_out_negligible, measure_on
 from ..data.writers import Assignable
 from ..distances import Metric, takes_sparse
 from ..engine import cross_fit
@@ -230,8 +230,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         limits = recipe.view.long_run
         if limits is not None or not rows.sparse:  # sizes do not say what sparse rows need: `build` asks
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
-        measure = measure_on(rows, sample_weight)
-        notes: list[str] = []
+        measure, notes = leave_out_negligible(measure_on(rows, sample_weight))
         given = self._precomputed_parameter()
         if given is not None and self._takes_graphs and recipe.view.between_rows:
             graph = rows.array()
@@ -239,7 +238,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
                 rows = InMemory(SparseRows(with_diagonal(graph)), rows.names)
             if isinstance(rows.array(), SparseRows) or getattr(self, "symmetrize", "auto") not in ("auto", "error"):
                 self._graph = rows.array()
-            measure, notes = _leave_out_isolated(rows.array(), measure, given)
+            measure, alone = _leave_out_isolated(rows.array(), measure, given)
+            notes += alone
         metric = recipe.view.feature_metric
         if metric is not None and isinstance(rows, InMemory):
             metric.check_directions(rows.array(), "rows")
