@@ -7,6 +7,8 @@ import numpy as np
 from .._runtime.jit import Loop
 from .._runtime.typing import Array
 
+EPS = float(np.finfo(float).eps)
+
 
 @Loop
 def barycentric(
@@ -16,7 +18,8 @@ def barycentric(
 
     w solves G w = 1, with G the Gram matrix of the differences plus a ridge: reg times its trace, or (``trace``
     False) reg times its diagonal. The second is solved in units of each difference's length, so a difference of
-    zero takes all the weight without a division by zero.
+    zero takes all the weight without a division by zero. The ridge is at least the rounding of the Gram matrix, which
+    may be singular.
     """
     widest = 0
     for i in range(start, stop):
@@ -49,7 +52,9 @@ def barycentric(
             for a in range(k):
                 out[first + a] = 1.0 / here if unit[a] == 0.0 else 0.0
             continue
-        ridge = reg * total if trace and total > 0.0 else reg
+        ridge = max(reg, 4.0 * k * EPS)
+        if trace and total > 0.0:
+            ridge *= total
         for a in range(k):  # Cholesky row by row, with forward substitution in the same loop
             w[a] = shortest / unit[a]
             for b in range(a + 1):

@@ -32,7 +32,7 @@ class KernelRidge(Extension):
 
     def fit(self, known: Samples, runner: Threads) -> KernelSum:
         near, far = known.scales()
-        epsilon = float(np.sqrt(near * far)) if isinstance(self.epsilon, str) else float(self.epsilon)
+        epsilon = float(np.sqrt(near) * np.sqrt(far)) if isinstance(self.epsilon, str) else float(self.epsilon)
         found = known.spectrum(epsilon, self.centres, runner)
         return found.model(known, 1 / (found.values + self.ridge))
 
