@@ -191,6 +191,8 @@ class Named:
         """Return (fitted kernel, its values between the points (n, n), reference for the support of new rows)."""
         if callable(self.name) or self.name in DENSE_ONLY:
             refuse_sparse("a callable" if callable(self.name) else repr(self.name), points)
+        if self.name in DENSE_ONLY:
+            _refuse_negative_features(str(self.name), points)
         distances = Metric().fit(points)
         nearness, reference = Nearness.of(_nearest_place(distances, runner), measure, weighed)
         bandwidth = NO_BANDWIDTH
@@ -229,6 +231,16 @@ class Named:
         return values, K, reference
 
 
+def _refuse_negative_features(kernel: str, points: Array) -> None:
+    """Raise ValueError if a feature is negative."""
+    if points.min() < 0:
+        row, column = np.unravel_index(points.argmin(), points.shape)
+        raise ValueError(
+            f"kernel={kernel!r} compares histograms and takes features >= 0; column {column} is {points.min():.3g} "
+            f"in row {row}. Take another kernel ('rbf', 'laplacian'), or shift or clip the features."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class KernelValues(ValueGeometry):
     """A fitted kernel with its values between a point and all anchors, and the log mass from the nearest anchor.
@@ -247,9 +259,7 @@ class KernelValues(ValueGeometry):
     search: Annotated[
         Search | None, Axes("n d")
     ]  # search of the nearest anchor, where kernel values do not give its distance
-    centre: Annotated[
-        Array | None, Axes("d")
-    ]  # mean, for kernels of inner products of dense rows
+    centre: Annotated[Array | None, Axes("d")]  # mean, for kernels of inner products of dense rows
 
     @property
     def anchors(self) -> Array:
@@ -275,8 +285,8 @@ class KernelValues(ValueGeometry):
         level = 0.0 if self.centre is None else self.gamma * float(np.square(self.centre).sum()) + self.coef0
         if self.name == "sigmoid" and abs(level) > TANH_IS_ONE and np.abs(K).max() < np.finfo(float).eps:
             raise ValueError(
-                f"kernel='sigmoid' is {np.sign(level):.0f} for all pairs: gamma x.y + coef0 is about {level:.3g}, where "
-                "tanh does not vary. Lower gamma, or subtract the mean of the data."
+                f"kernel='sigmoid' is {np.sign(level):.0f} for all pairs: gamma x.y + coef0 is about {level:.3g}, "
+                "where tanh does not vary. Lower gamma, or subtract the mean of the data."
             )
         if self.name in ("poly", "polynomial") and self.degree != int(self.degree) and np.isnan(K).any():
             raise ValueError(
@@ -320,7 +330,9 @@ class KernelValues(ValueGeometry):
         anchors = self.distances.anchors
         if callable(self.name):
             return _call_kernel(self.name, Z, anchors)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # centring the kernel raises for infinite values
+        with np.errstate(
+            over="ignore", invalid="ignore", divide="ignore"
+        ):  # centring the kernel raises for infinite values
             return self._of_products(Z) if self.name in BY_PRODUCTS else self._of_differences(Z)
 
     def _of_differences(self, Z: Array) -> Array:
@@ -329,6 +341,8 @@ class KernelValues(ValueGeometry):
         anchors = self.distances.anchors
         if self.name == "laplacian":
             return exponential_less_one(manhattan_distances(Z, anchors), -self.gamma)
+        if Z.min(initial=0.0) < 0:
+            _refuse_negative_features(str(self.name), Z)
         sums: Array = additive_chi2_kernel(np.array(Z), np.array(anchors))  # its loops refuse read-only arrays
         return sums if self.name == "additive_chi2" else exponential_less_one(sums, self.gamma)
 

@@ -18,7 +18,7 @@ from .._runtime.typing import Array
 SATURATED = 300.0  # arguments of tanh beyond which it is +-1, and whose cosh is still finite
 
 
-def power(level: float, p: Array, q: Array, r: Array, degree: int) -> Array:
+def power(level: float | Array, p: Array, q: Array, r: Array, degree: int) -> Array:
     """Return (level + p + q + r)^degree less its terms in one argument, for p (n, 1), q (m,) and r (n, m).
 
     The sum over j of comb(degree, j) level^(degree - j) D_j with D_j = (p + q + r)^j - p^j - q^j, where D_1 = r and
@@ -34,7 +34,7 @@ def power(level: float, p: Array, q: Array, r: Array, degree: int) -> Array:
     return out
 
 
-def fractional_power(level: float, p: Array, q: Array, r: Array, degree: float) -> Array:
+def fractional_power(level: float | Array, p: Array, q: Array, r: Array, degree: float) -> Array:
     """Return what ``power`` does for a degree that is not whole; NaN where level + p + q + r is negative.
 
     With P, Q, R relative to the level, 1 + P + Q + R = (1 + P) (1 + Q) (1 + S), so what is left of the powers is
@@ -46,11 +46,15 @@ def fractional_power(level: float, p: Array, q: Array, r: Array, degree: float) 
     S = (R - P * Q) / np.where(base > 0, base, 1.0)
     near = (base > 0) & (np.abs(S) < 0.5)
     grown = powers * np.expm1(degree * np.log1p(np.where(near, S, 0.0)))
-    return level**degree * (left * right + np.where(near, grown, (1 + P + Q + R) ** degree - powers))
+    out: Array = level**degree * (left * right + np.where(near, grown, (1 + P + Q + R) ** degree - powers))
+    return out
 
 
-def hyperbolic_tangent(level: float, p: Array, q: Array, r: Array) -> Array:
-    """Return tanh(level + p + q + r) less its terms in one argument; tanh a - tanh b = sinh(a - b) / (cosh a cosh b)."""
+def hyperbolic_tangent(level: float | Array, p: Array, q: Array, r: Array) -> Array:
+    """Return tanh(level + p + q + r) less its terms in one argument.
+
+    tanh a - tanh b = sinh(a - b) / (cosh a cosh b).
+    """
     return _tanh_step(level + p, q + r) - _tanh_step(np.asarray(level), q)
 
 
@@ -60,7 +64,8 @@ def _tanh_step(start: Array, step: Array) -> Array:
     near = np.abs(step) < 1
     scale = np.cosh(np.clip(start, -SATURATED, SATURATED)) * np.cosh(np.clip(end, -SATURATED, SATURATED))
     close = np.sinh(np.where(near, step, 0.0)) / scale
-    return np.where(near, close, np.tanh(end) - np.tanh(start))
+    out: Array = np.where(near, close, np.tanh(end) - np.tanh(start))
+    return out
 
 
 def directions(Z: Array, centre: Array) -> Array:

@@ -120,9 +120,8 @@ def check_scale(name: str, largest: float) -> None:
     low, high = SCALES
     if not low <= largest <= high:
         raise ValueError(
-            f"The largest {name} is {largest:.3g}. A weight is the number of copies of a row, and can be computed with "
-            f"from {low:.0e} to {high:.0e}. Pass outfold.data.normalize_weights(weights), in which a typical row counts "
-            "once."
+            f"The largest {name} is {largest:.3g}. A weight is the number of copies of a row, from "
+            f"{low:.0e} to {high:.0e}. Pass outfold.data.normalize_weights(weights), in which a typical row counts once."
         )
 
 
@@ -138,7 +137,7 @@ def leave_out_negligible(measure: Any) -> tuple[Any, list[str]]:
     if ((measure > 0) & ~negligible).sum() < 2:
         raise ValueError(
             f"One row has a sample_weight of {largest:.3g}, and all {negligible.sum()} others less than "
-            f"{NEGLIGIBLE:.0e} of that: beside it they are lost in rounding. Lower the weight of row {measure.argmax()}."
+            f"{NEGLIGIBLE:.0e} of that: rounding hides them. Lower the weight of row {measure.argmax()}."
         )
     left = np.where(negligible, 0.0, measure)
     return left, [negligible_weights(int(negligible.sum()), len(measure), largest)]

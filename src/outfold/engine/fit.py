@@ -458,8 +458,8 @@ def _missed(gap: float, model: SpectralModel) -> list[Concern]:
         return []
     text = (
         f"transform misses the embedding of a training row by {gap:.2g}, where coordinates reach {size:.2g}: an "
-        "eigenvector lies on a few rows (of little weight, or with hardly a neighbour), for which the extension divides "
-        "by almost 0. Keep fewer components, or leave such rows out."
+        "eigenvector lies on a few rows (of little weight, or with hardly a neighbour), for which the extension "
+        "divides by almost 0. Keep fewer components, or leave such rows out."
     )
     return [Concern(Importance.UNSOLVED, text)]
 
@@ -485,7 +485,7 @@ def _concerns(report: Report, values: Array, problem: BuiltProblem, recipe: Reci
     """Return the warnings about this fit, but those of :func:`few_carriers` and of scales."""
     wanted = recipe.clusters if report.clusters is None else report.clusters.chosen
     as_wanted = replace(report, components=1) if report.components <= int(wanted) else report
-    found = [*problem.notes, *recipe.view.concerns(as_wanted, values, problem)]
+    found = [*problem.notes, *recipe.view.concerns(as_wanted, values, problem), *problem.normalization.concerns(values)]
     if report.residual > 1e-2:
         text = (
             f"The solver ({report.solver}) left a residual of {report.residual:.1e} of an eigenvalue's distance to "

@@ -23,7 +23,7 @@ from .._runtime.threads import Threads
 from .._runtime.typing import CACHE, WHOLE, Array, Axes, Matrix, Sparse
 from ..bandwidths import PairStatistics
 from ..data.sparse_rows import SparseRows
-from ..distances import PointMetric
+from ..distances import LARGEST_ENTRY, LEAST_SPREAD, PointMetric
 from ..neighbors import Lists
 from ..neighbors.lists import sort_rows
 from .drawing import expect_kind
@@ -32,6 +32,21 @@ from .protocols import EdgeRule, FittedKernel, Graph
 
 SYMMETRIC_TO = 1e-6  # relative difference between w(i, j) and w(j, i) that is taken for rounding
 TYPICAL_ENTRIES = 64  # of a row of a given graph, to choose the size of blocks
+
+
+LARGEST_AFFINITY = 1e-100, 1e100  # within these, products and powers of degrees are numbers
+
+
+def check_units(values: Array, given: str) -> None:
+    """Raise ValueError if precomputed values are so large or so small that what is computed of them is no number."""
+    low, high = (LEAST_SPREAD, LARGEST_ENTRY) if given == "metric" else LARGEST_AFFINITY
+    stored = values.data if isinstance(values, SparseRows) else values
+    largest = max(float(stored.max(initial=0.0)), -float(stored.min(initial=0.0)))
+    if largest > 0 and not low <= largest <= high:
+        raise ValueError(
+            f"The largest value of the precomputed matrix is {largest:.3g}; {given}='precomputed' computes with values "
+            f"from {low:.0e} to {high:.0e}. Divide the matrix by its largest value: units do not matter."
+        )
 
 
 class _Merge(NamedTuple):

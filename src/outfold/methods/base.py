@@ -40,7 +40,7 @@ from ..extensions import Auto, LinearMap, Nystrom
 from ..extensions.calibration import Calibration, SecondOpinion
 from ..extensions.domain import Domain, TrainingSample
 from ..extensions.samples import Extension, Model, Samples
-from ..graphs.given import is_isolated, make_symmetric, stores_every_pair, with_diagonal
+from ..graphs.given import check_units, is_isolated, make_symmetric, stores_every_pair, with_diagonal
 from ..kernels import DENSE_ONLY
 from ..landmarks import AllRows
 from ..neural import Net
@@ -232,6 +232,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
         measure, notes = leave_out_negligible(measure_on(rows, sample_weight))
         given = self._precomputed_parameter()
+        if given is not None:
+            check_units(rows.array(), given)
         if given is not None and self._takes_graphs and recipe.view.between_rows:
             graph = rows.array()
             if given == "metric" and recipe.view.includes_itself and isinstance(graph, SparseRows):

@@ -77,6 +77,11 @@ def number(name: str, value: object, *, low: float, high: float = math.inf, open
     plain = float(value)
     if math.isnan(plain) or plain < low or plain > high or (open_low and plain == low):
         raise ValueError(f"{name}={value!r} must be {bound}.")
+    if plain and math.isfinite(plain) and not SMALLEST <= abs(plain) <= LARGEST:
+        size = "small" if abs(plain) < SMALLEST else "large"
+        raise ValueError(
+            f"{name}={value!r} is too {size}: numbers from {SMALLEST:g} to {LARGEST:g} can be computed with."
+        )
     return plain
 
 
@@ -101,6 +106,7 @@ def seed(value: Seed) -> int:
 
 # -- fields with marks ---------------------------------------------------------------------
 
+SMALLEST, LARGEST = 1e-290, 1e290  # numbers between which products with data and their inverses are finite
 ABOVE_ZERO, LOCAL = Interval(0, open_low=True), Annotated[int | None, Interval(1)]
 LABELS: dict[tuple[type, str], str] = {  # what messages call a field: the parameter of the estimator that it stands for
     (graphs.Union, "k"): "n_neighbors",

@@ -22,6 +22,7 @@ from ..graphs import components
 from ..graphs.nearest import NearestAnchors
 from ..graphs.protocols import FittedKernel, Geometry, Graph
 from ..trust import LOG_FLOOR, Isolation
+from .concerns import Concern
 from .directions import LOOKED
 from .expansion import EigenPairs, Expansion, by_blocks
 from .operator import (
@@ -32,6 +33,7 @@ from .operator import (
     RowRule,
     Rows,
     add_to_diagonal,
+    faded,
     fill_empty_rows,
     links,
     not_rounding,
@@ -331,6 +333,9 @@ class SolvedOverLandmarks(Normalization):
     def dimension(self, operator: Operator, values: Array) -> int | None:
         return spectral_dimension(values, t=self.power or 1.0)
 
+    def concerns(self, eigenvalues: Array) -> list[Concern]:
+        return faded(eigenvalues, self.power)
+
     def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
         return not_rounding(np.maximum(values, 0), kept, operator, asked, clip, skip=1)
 
@@ -480,6 +485,9 @@ class Markov(GraphNormalization):
                 f"(down to {chosen.min():.3g}), so {told[1]} is not real. Use {told[2]} for t or fewer components."
             )
         return kept
+
+    def concerns(self, eigenvalues: Array) -> list[Concern]:
+        return faded(eigenvalues, self.power)
 
     def amplification(self, values: Array) -> float:
         return float((np.abs(values) ** (self.power - 1)).max())

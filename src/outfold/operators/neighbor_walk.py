@@ -130,6 +130,9 @@ class ThroughAnchors(Normalization):
     def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
         return self.inner.within_rank(values, kept, operator, asked, clip)
 
+    def concerns(self, eigenvalues: Array) -> list[Concern]:
+        return self.inner.concerns(eigenvalues)
+
     def amplification(self, values: Array) -> float:
         return self.inner.amplification(values)
 

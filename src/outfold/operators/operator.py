@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,10 +17,13 @@ from .._runtime.typing import Array, Matrix, Sparse
 from ..graphs import components
 from ..graphs.components import Components
 from ..trust import Isolation
+from .concerns import Concern, Importance
 from .spectrum import spectral_dimension
 
 DENSE_SOLVER_UP_TO = 1000  # anchors up to which the dense solver is chosen
 LANCZOS_UP_TO = 3000  # anchors of a sparse graph up to which plain Lanczos is chosen
+RELAXATIONS = 20.0  # relaxation times after which a coordinate has faded
+FAR_UNITS = 1e-6, 1e6  # of the spectrum's width: within these, solvers take eigenvalues as they are
 BLOCK_WIDTH = 24  # least number of vectors of subspace iteration
 
 
@@ -111,6 +115,31 @@ class Operator:
     @property
     def sparse(self) -> bool:
         return not isinstance(self.matrix, np.ndarray)
+
+    @property
+    def unit(self) -> float:
+        """A power of 4 by which eigenvalues reach about 1, as solvers expect; 1 if they are not far from it."""
+        if FAR_UNITS[0] <= self.spread <= FAR_UNITS[1] or not 0 < self.spread < np.inf:
+            return 1.0
+        return 4.0 ** -max(min(round(float(np.log2(self.spread)) / 2), 500), -500)
+
+    @contextmanager
+    def in_units(self, unit: float) -> Iterator[Self]:
+        """Give the operator times ``unit``, a power of 4. Its matrix is multiplied in place, and back at the end."""
+        parts = [(self.matrix, unit)]
+        if self.square_root is not None:
+            parts.append((self.square_root, float(np.sqrt(unit))))
+        arrays = [(M if isinstance(M, np.ndarray) else M.data, factor) for M, factor in parts]
+        try:
+            for values, factor in arrays:
+                values *= factor
+            yield self._times_unit(unit)
+        finally:
+            for values, factor in arrays:
+                values /= factor
+
+    def _times_unit(self, unit: float) -> Self:
+        return replace(self, top=self.top * unit, spread=self.spread * unit)
 
     def matmat(self, V: Array, out: Array | None = None) -> Array:
         """Return S V, in ``out`` if there is one (fresh memory costs as much as a product)."""
@@ -262,6 +291,9 @@ class LaplacianOperator(Operator):
     top: float = 0.0
     degree: Array  # d = W m
 
+    def _times_unit(self, unit: float) -> Self:
+        return replace(super()._times_unit(unit), degree=self.degree * unit)
+
     def relaxation(self) -> Array | None:
         return 1 / self.degree
 
@@ -296,6 +328,9 @@ class CentredOperator(Operator):
     rounding: float = 0.0  # type: ignore[misc]
     cancellation: float = 1.0  # type: ignore[misc]
     preconditioned: ClassVar[bool] = False
+
+    def _times_unit(self, unit: float) -> Self:
+        return replace(super()._times_unit(unit), rounding=self.rounding * unit)
 
     def trivial(self, most: int) -> Array:
         return np.empty((self.size, 0))
@@ -437,6 +472,10 @@ class Normalization:
         """Return the factor by which the row rule magnifies rounding."""
         return 1.0
 
+    def concerns(self, eigenvalues: Array) -> list[Concern]:
+        """Return warnings about coordinates that come from the eigenvalues alone."""
+        return []
+
     def negative_mass(self, operator: Operator, values: Array, vectors: Array) -> float:
         """Return the negative part of sum |lambda|."""
         return 0.0
@@ -452,6 +491,19 @@ class Normalization:
             gaps = np.abs(following - own) / np.minimum(following, own)
         gaps[(own == 0) & (following == 0)] = 0.0  # contrasts between components
         return tuple(float(gap) for gap in gaps)
+
+
+def faded(eigenvalues: Array, power: float) -> list[Concern]:
+    """Return a warning if nothing is left of the first coordinate, lambda^power psi, else nothing."""
+    first = float(np.abs(eigenvalues).max())
+    if first == 0 or power * np.log(first) > -RELAXATIONS:
+        return []
+    with np.errstate(under="ignore"):
+        text = (
+            f"Coordinates are lambda^{power:g} psi, which leaves {first**power:.1e} of the first, whose eigenvalue is "
+            f"{first:.3g}: the walk has forgotten where it began. Lower t, to about {-1 / np.log(first):.2g}."
+        )
+    return [Concern(Importance.WIDTH, text)]
 
 
 def not_rounding(

@@ -98,6 +98,11 @@ class Auto(Solver):
 
 def solve(operator: Operator, solver: Solver, count: int) -> Spectrum:
     """Return the ``count`` largest eigenpairs with their residuals, the trivial ones first."""
+    unit = operator.unit
+    if unit != 1:
+        with operator.in_units(unit) as scaled:
+            spectrum = solve(scaled, solver, count)
+        return replace(spectrum, values=spectrum.values / unit, residuals=spectrum.residuals / unit)
     if isinstance(operator, CentredOperator) and operator.both_ends:
         return _both_ends(operator, solver, count)
     order = operator.order
