@@ -121,7 +121,7 @@ def check_scale(name: str, largest: float) -> None:
     if not low <= largest <= high:
         raise ValueError(
             f"The largest {name} is {largest:.3g}. A weight is the number of copies of a row, from "
-            f"{low:.0e} to {high:.0e}. Pass outfold.data.normalize_weights(weights), in which a typical row counts once."
+            f"{low:.0e} to {high:.0e}. Pass outfold.data.normalize_weights(weights), where a typical row counts once."
         )
 
 

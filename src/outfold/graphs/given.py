@@ -34,7 +34,7 @@ SYMMETRIC_TO = 1e-6  # relative difference between w(i, j) and w(j, i) that is t
 TYPICAL_ENTRIES = 64  # of a row of a given graph, to choose the size of blocks
 
 
-LARGEST_AFFINITY = 1e-100, 1e100  # within these, products and powers of degrees are numbers
+LARGEST_AFFINITY = 1e-101, 1e101  # within these, products and powers of degrees are numbers
 
 
 def check_units(values: Array, given: str) -> None:

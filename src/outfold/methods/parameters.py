@@ -106,7 +106,7 @@ def seed(value: Seed) -> int:
 
 # -- fields with marks ---------------------------------------------------------------------
 
-SMALLEST, LARGEST = 1e-290, 1e290  # numbers between which products with data and their inverses are finite
+SMALLEST, LARGEST = 1e-305, 1e305  # numbers between which products with data and their inverses are finite
 ABOVE_ZERO, LOCAL = Interval(0, open_low=True), Annotated[int | None, Interval(1)]
 LABELS: dict[tuple[type, str], str] = {  # what messages call a field: the parameter of the estimator that it stands for
     (graphs.Union, "k"): "n_neighbors",

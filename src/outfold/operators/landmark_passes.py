@@ -687,7 +687,9 @@ def _values(measured: Matrix) -> Array:
 def cut_moments(squared: Array, dimension: float, epsilon: float) -> tuple[Array, Array]:
     """Return the mass and the second moment of a Gaussian that is cut at these squared radii, relative to the whole."""
     middle = np.median(squared) or np.median(squared[squared > 0]) if squared.any() else 1.0  # copies: radius 0
-    cut, half = np.maximum(squared, LEAST_RADIUS**2 * middle) / (2 * epsilon), dimension / 2
+    half = dimension / 2
+    wide = middle * 10.0 ** min(6.0, 100 / half)  # beyond, w is 1 within the radius, and the moments are powers of it
+    cut = np.maximum(squared, LEAST_RADIUS**2 * middle) / (2 * min(epsilon, wide))
     mass, moment = (np.maximum(gammainc(power, cut), TINY) for power in (half, half + 1))
     return mass, moment
 
