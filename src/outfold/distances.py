@@ -24,7 +24,8 @@ from .data.sparse_rows import SparseRows, clip_rows, largest_entries, squared_le
 
 DIRECT_FEATURES_UP_TO = 8  # features up to which a loop over pairs is quickest
 LARGEST_ENTRY = 1e150  # entries up to this size have finite squares
-LEAST_SPREAD = 1e-140  # data that spread this far have squares of neighbours' distances with all digits
+LEAST_SPREAD = 1e-130  # data that spread this far have squares of neighbours' distances with all digits
+LEAST_ENTRY = 1e-150  # entries below it are 0: rounding hides them, and their squares are 0 or have few digits
 
 _ALIASES = {"l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean"}
 _SCIPY = (
@@ -121,6 +122,24 @@ class PointMetric(Protocol):
 def clip_entries(Z: Array) -> Array:
     """Return Z clipped to +-``LARGEST_ENTRY``, so that squares do not overflow in a search."""
     return clip_rows(Z, LARGEST_ENTRY)
+
+
+def clear_tiny(rows: Array, runner: Threads) -> Array:
+    """Return the rows with 0 for entries below ``LEAST_ENTRY``, in a copy if there are any."""
+
+    def tiny(part: slice) -> Array:
+        values = rows[part]
+        return (np.abs(values) < LEAST_ENTRY) & (values != 0)
+
+    if not np.fmax(rows.max(initial=0.0), -rows.min(initial=0.0)) >= LEAST_SPREAD:  # too small altogether
+        return rows
+    parts = row_blocks(*rows.shape)
+    if not any(runner.map(lambda part: bool(tiny(part).any()), parts, "rows")):
+        return rows
+    cleared = rows.copy()
+    for part in parts:
+        cleared[part][tiny(part)] = 0.0
+    return cleared
 
 
 @dataclass(frozen=True)

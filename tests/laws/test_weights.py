@@ -1,5 +1,7 @@
 """Weights are numbers of copies: whole ones equal repeated rows, fractions lie in between, 0 is absence."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, reject
@@ -9,7 +11,18 @@ from sklearn.utils import estimator_checks
 
 import outfold
 from catalogue import ALL_METHODS, cloud, quietly, size_of, smallest
-from outfold import DiffusionMaps, Isomap, LaplacianEigenmaps, LocallyLinearEmbedding, Roseland, graphs, landmarks
+from outfold import (
+    PHATE,
+    ClassicalMDS,
+    DiffusionMaps,
+    Isomap,
+    KernelPCA,
+    LaplacianEigenmaps,
+    LocallyLinearEmbedding,
+    Roseland,
+    graphs,
+    landmarks,
+)
 
 methods = pytest.mark.parametrize("estimator", ALL_METHODS.values(), ids=ALL_METHODS.keys())
 seeds = st.integers(0, 2**32 - 1)
@@ -132,6 +145,75 @@ def test_uniform_weights_below_one_count_as_their_fraction(seed, some):
     squared = np.sort(np.square(graph.anchors[:, None] - graph.anchors).sum(axis=2), axis=1)
     inner, outer = (np.sqrt(squared[:, (at - 1) * some : at * some].mean(axis=1)) for at in (k, k + 1))
     np.testing.assert_allclose(np.sqrt(graph.radii), (inner + outer) / 2, rtol=1e-12)
+
+
+# -- weights of any size ---------------------------------------------------------------------
+
+DEFAULTS = {str(one): one for one in (LocallyLinearEmbedding(2), Isomap(2), Roseland(2, random_state=0), KernelPCA(2))}
+DEFAULTS |= {
+    str(one): one for one in (KernelPCA(2, kernel="rbf", gamma="auto"), ClassicalMDS(2), PHATE(2, random_state=0))
+}
+DEFAULTS |= {str(one): one for one in (LaplacianEigenmaps(2), LaplacianEigenmaps(2, laplacian="unnormalized"))}
+DEFAULTS |= GRAPHS
+
+
+@methods
+@pytest.mark.parametrize("scale", [1e-300, 1e-20, 1e20, 1e300])
+def test_weights_that_are_no_numbers_of_copies_are_refused(estimator, scale):
+    X = cloud(2, rows=44)
+    with pytest.raises(ValueError, match=r"largest sample_weight is .*normalize_weights"):
+        fitted(estimator, X, np.full(44, scale))
+
+
+@methods
+@pytest.mark.parametrize("low", [-13, -40, -300])
+def test_negligible_weights_are_zero_weights(estimator, low):
+    """Rows that weigh less than rounding of the largest are left out, and the report says so."""
+    seed, rng = 4, np.random.default_rng(-low)
+    X, weights = cloud(seed, rows=44), rng.uniform(0.6, 1.0, 44)
+    some = rng.permutation(44)[:12]
+    weights[some] = 10 ** rng.uniform(low, -12.1, 12) * weights.max()
+    without = weights.copy()
+    without[some] = 0
+    light = fitted(estimator, X, weights)
+    same(light, fitted(estimator, X, without), X)
+    assert any("12 of 44 sample weights are above 0 but below 1e-12" in text for text in light.report_.warnings)
+
+
+@pytest.mark.parametrize("estimator", DEFAULTS.values(), ids=DEFAULTS.keys())
+@given(seed=seeds, span=st.floats(0, 300), top=st.floats(-9, 15))
+def test_weights_over_any_range_give_numbers_or_a_sentence(estimator, seed, span, top):
+    """With weights over 12 decades or fewer, a row is where the transform sees it: v / sqrt(m) has this rounding."""
+    rng = np.random.default_rng(seed)
+    X, weights = cloud(seed, rows=44), 10 ** (rng.uniform(-span, 0, 44))
+    weights *= 10**top / weights.max()
+    try:
+        model = quietly(clone(estimator).fit, X, sample_weight=weights)
+    except ValueError as error:  # few rows are left, or the weights add up to few neighbours
+        assert any(
+            word in str(error) for word in ("weight", "neighbo", "rank", "points", "coordinates", "row", "landmark")
+        )
+        return
+    assert np.isfinite(model.embedding_).all()
+    assert np.isfinite(model.eigenvalues_).all()
+    new = quietly(model.transform, 0.9 * X[:5], on_far="keep")
+    assert np.isfinite(new).all()
+    missed = any("transform misses the embedding" in text for text in model.report_.warnings)
+    assert missed or model.report_.extension_gap <= 0.5 * np.abs(model.embedding_).max()
+
+
+@methods
+def test_one_row_with_all_the_mass_is_named(estimator):
+    X, weights = cloud(2, rows=44), np.full(44, 1e-9)
+    weights[7] = 1e10
+    with pytest.raises(ValueError, match="One row has a sample_weight of 1e.10, .* Lower the weight of row 7"):
+        fitted(estimator, X, weights)
+
+
+def test_normalized_weights_of_any_scale():
+    weights = np.array([1e300, 2e300, 0, 3e300])
+    np.testing.assert_allclose(outfold.data.normalize_weights(weights), [0.5, 1, 0, 1.5])
+    np.testing.assert_allclose(outfold.data.normalize_weights([1e-320, 3e-320]), [0.5, 1.5], rtol=1e-3)
 
 
 SPECTRAL = ("DiffusionMaps", "LaplacianEigenmaps", "Roseland", "KernelPCA", "ClassicalMDS", "Isomap")

@@ -11,7 +11,7 @@ from .._runtime.typing import Array, Weights
 from .sources import Measure, Source, collection, unit_measure
 
 SUM_ROUNDING = 1e-12  # sums of weights that differ by less, relatively, are the same
-SCALES = 1e-15, 1e15  # of the largest weight: beyond, sums and products of weights lose what a fit needs of them
+SCALES = 1e-9, 1e15  # of the largest weight: beyond, sums and products of weights lose what a fit needs of them
 NEGLIGIBLE = 1e-12  # of the largest weight: with less, the root of a row's weight is lost in rounding of the others
 
 

@@ -105,11 +105,13 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
     """Run the stages on the rows and return the fit."""
     view = recipe.view
     _check_count(recipe, count_positive(measure))
+    if not view.given and isinstance(rows, InMemory):
+        check_points(rows.array())
     drawn = view.streams_every_row and isinstance(recipe.landmarks, AllRows) and not isinstance(rows, InMemory)
     anchors = (AtMost(REFERENCE_ROWS) if drawn else recipe.landmarks).select(rows, measure, rng)
     some = not (view.given or holds_every_row(anchors, measure))
     if not view.given:
-        check_points(anchors.points)
+        check_points(anchors.points)  # landmarks may be given
         if view.merges_copies:
             anchors = anchors.merge_copies()
             recipe = recipe.clip(len(anchors.measure))

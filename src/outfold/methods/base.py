@@ -29,7 +29,7 @@ from ..data.sources import Collection, InMemory, Source, collection, require_in_
 from ..data.sparse_rows import SparseRows, as_rows, dense_rows, largest_entries, like_rows
 from ..data.weights import leave_out_negligible, measure_on
 from ..data.writers import Assignable
-from ..distances import Metric, takes_sparse
+from ..distances import Metric, clear_tiny, takes_sparse
 from ..engine import cross_fit
 from ..engine import plan as planning
 from ..engine.fit import Fit, Recipe, extend_fit, fit_recipe
@@ -282,6 +282,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             values = self._validate(X if source is None else source.array(), reset=True)
             keeps = source is None and not recipe.streams  # the model stores these rows: copy the caller's array
             names = source.names if source is not None else [str(n) for n in getattr(self, "feature_names_in_", ())]
+            if not recipe.view.given and isinstance(values, np.ndarray):
+                values = clear_tiny(values, self._runner())
             rows = ownership.own(values, self._runner()) if keeps and not issparse(values) else as_rows(values)
             return InMemory(rows, names or None), values.dtype
         if len(source) < 2:

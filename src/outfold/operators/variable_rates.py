@@ -239,6 +239,7 @@ class RateProblem(Normalization):
     def sensitivity(self, rates: Array, functions: Array) -> float:
         """Return the largest relative change of the rates with a dimension of one more or one less, to first order."""
         root = self.weight * np.sqrt(self.measure / self.D)
+        functions = functions / np.abs(functions).max(axis=0)  # in other units their squares may be no numbers
         worst = 0.0
         for other in (max(0.5, self.dim - 1), self.dim + 1):
             weight = density_weight(self.degree, self.unit, other, self.spec.alpha)
