@@ -139,7 +139,7 @@ def test_bodies_are_limited_whether_told_or_not():
     assert error_of(ask(app, "POST", "/", content=parts(11)), 413)
     assert error_of(ask(app, "POST", "/", content=b"x", headers={"content-length": "9" * 50}), 413)
     assert error_of(ask(guarded(length, held_bytes=50), "POST", "/", content=b"x" * 51), 503)
-    assert app._held == 0
+    assert not app._held
 
 
 def test_a_body_that_does_not_arrive_is_refused(app):
@@ -149,7 +149,7 @@ def test_a_body_that_does_not_arrive_is_refused(app):
 
     app = guarded(length, body_seconds=0.05)
     assert error_of(ask(app, "POST", "/", content=never()), 408)
-    assert app._held == 0
+    assert not app._held
 
 
 def test_too_many_at_a_time_are_sent_away():
