@@ -187,7 +187,7 @@ def beside_large_ones(process, address, batch, form, source, seconds=40.0):
     def look():
         resident.append(memory(process))
 
-    runner = threading.Thread(target=lambda: waits.append(load.run(FORTY, seconds, look)))
+    runner = threading.Thread(target=load.run, args=(FORTY, seconds, look))
     runner.start()
     time.sleep(3.0)  # until all forty are there
     taken = single(address, batch[0], seconds=seconds - 6.0, first=0)
