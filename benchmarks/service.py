@@ -182,7 +182,6 @@ def beside_the_library(server, address, batch, folder, clients, rounds=5):
 def beside_large_ones(process, address, batch, form, source, seconds=40.0):
     """The wait of one row while one client has forty requests of 10,000 rows with trust under way."""
     load, resident = Load(address, np.tile(batch, (10, 1)), form, "/v1/transform?trust=true", source), []
-    waits = []
 
     def look():
         resident.append(memory(process))
