@@ -87,7 +87,7 @@ class Refused(Exception):
         self.status, self.message, self.headers = status, message, dict(headers or {})
 
 
-class Gone(Exception):
+class _Gone(Exception):
     """The client closed the connection."""
 
 
@@ -176,7 +176,7 @@ class Guard:
         self.in_flight += 1
         try:
             await self._serve(scope, receive, answer)
-        except Gone:
+        except _Gone:
             answer.status = 499
         except Refused as error:
             await answer.refuse(error.status, error.message, error.headers)
@@ -287,7 +287,7 @@ class Guard:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Gone
+                        raise _Gone
                     part = message.get("body", b"")
                     parts.append(part)
                     size += len(part)

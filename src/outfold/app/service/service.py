@@ -11,12 +11,12 @@ import copy
 import importlib.util
 import json
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -34,11 +34,9 @@ from ...trust import LEVEL, Trust
 from ..cli.console import plain
 from ..embedding import clusters, embed_rows
 from . import formats, openapi
-from .policy import Gone, Guard, Limits, Refused
+from .policy import Guard, Limits, Refused
 from .server import Endpoint, answer_with
 from .turns import Steps, Turns
-
-Result = TypeVar("Result")
 
 REQUEST_ROWS_UP_TO = 10_000
 TURN_ROWS_UP_TO = 1024  # rows that are embedded in one turn
@@ -196,7 +194,7 @@ class Service:
         short = len(body) <= 8 * self._turn_rows * len(self._taken[ask.name].columns)  # bytes of one turn as npy
         answer = self.turns.run(client, self._answer(ask, body), short=short, wait_seconds=limits.wait_seconds)
         try:
-            content, headers, rows = await _unless_gone(request, answer)
+            content, headers, rows = await answer
         except formats.BadTable as error:
             raise Refused(error.status, str(error)) from None
         self.metrics.add_rows(request.scope["path"], rows)
@@ -330,25 +328,6 @@ class Service:
             "version": __version__,
         }
         return {name: plain(value) for name, value in described.items()}
-
-
-async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:
-    """Return the answer; cancel it if the client closes the connection before."""
-    working, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_leave(request))
-    try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise Gone
-        return working.result()
-    finally:
-        working.cancel()
-        leaving.cancel()
-
-
-async def _leave(request: Request) -> None:
-    """Return when the client has closed the connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _facts(trust: Trust, flag: str) -> dict[str, Array]:
