@@ -67,7 +67,7 @@ class Limits:
     connections: int = 512  # open connections
     header_seconds: float = 10.0  # from the first byte of a request to the end of its headers
     body_seconds: float = 30.0  # for the whole body to arrive
-    wait_seconds: float = 30.0  # until the work on an answer begins
+    wait_seconds: float = 45.0  # until the work on an answer begins
     answer_seconds: float = 60.0  # to compute an answer, with the wait
     write_seconds: float = 30.0  # that a client may leave an answer unread
     idle_seconds: float = 15.0  # between two requests of a connection
