@@ -194,7 +194,8 @@ def beside_large_ones(process, address, batch, form, source, seconds=40.0):
     runner.join()
     p50, p95, most = (1e3 * float(np.quantile(taken, at)) for at in (0.5, 0.95, 1.0))
     said = f"p50 {p50:.3g} ms, p95 {p95:.3g} ms, longest {most:.3g} ms, {len(taken)} requests"
-    behind = f"{10 * len(batch) * len(load.taken) / seconds:,.0f} rows/s, {len(load.errors)} errors {Counter(map(str, load.errors))}"
+    errors = dict(Counter(map(str, load.errors))) or "no errors"
+    behind = f"{10 * len(batch) * len(load.taken) / seconds:,.0f} rows/s, {errors}"
     name = f"beside forty, {form.rpartition('/')[2]}, from {source}"
     print(f"{name:<50} {said}; the forty: {behind}; {max(resident) / 1e6:.0f} MB", flush=True)
     return said

@@ -246,7 +246,8 @@ def test_rows_that_depend_on_each_other_are_one_block(monkeypatch):
         found.close()
 
 
-def test_one_clients_row_is_answered_before_another_clients_forty_large_requests(monkeypatch, estimator):
+@pytest.mark.parametrize("client", ["10.0.0.1", "10.0.0.2"])
+def test_a_row_is_answered_before_forty_large_requests_of_a_client(monkeypatch, estimator, client):
     found, log, gate = started(monkeypatch, estimator, 20, workers=1), [], threading.Event()
     embed = found._embed
 
@@ -264,7 +265,7 @@ def test_one_clients_row_is_answered_before_another_clients_forty_large_requests
     app = service.application(found, port=8765, client_header="X-Forwarded-For")
     large = [asked("10.0.0.1", np.vstack([X] * 2), "/v1/transform?trust=true")] * 40
     try:
-        answers = together(app, *large, asked("10.0.0.2", X[:1], "/v1/transform"))
+        answers = together(app, *large, asked(client, X[:1], "/v1/transform"))
     finally:
         found.close()
     assert [answer.status_code for answer in answers] == [200] * 41

@@ -179,7 +179,6 @@ class Turns:
 
     def _remove(self, job: _Job) -> None:
         """Let a job wait no longer."""
-        job.todo.clear()
         if (lines := self._clients.get(job.client)) is None:
             return
         with suppress(ValueError):
