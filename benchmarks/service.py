@@ -2,6 +2,7 @@
 
     python benchmarks/service.py                    60 s of load
     python benchmarks/service.py 10 20              seconds, clients
+    python benchmarks/service.py --queues           one row beside forty requests of 10,000 rows, and nothing else
     python benchmarks/service.py --write            into docs/service.md
 
 The model is diffusion maps of 5,000 rows x 20 columns through 1,000 landmarks, with columns scaled. Clients are
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 
 import numpy as np
 import pages
@@ -29,7 +31,7 @@ import outfold
 from outfold import storage
 from outfold.data.columns import Preparation
 
-ROWS, COLUMNS, BATCH = 5000, 20, 1000
+ROWS, COLUMNS, BATCH, FORTY = 5000, 20, 1000, 40
 LIBRARY = """
 import json, sys, time
 import numpy as np
@@ -77,35 +79,37 @@ def library(folder, seconds=5.0):
     return json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
 
 
-def single(address, row, count=2000):
-    """Seconds of requests for one row, one after another on one connection."""
+def single(address, row, count=2000, seconds=60.0, first=100):
+    """Seconds of requests for one row, one after another on one connection; the ``first`` are left out."""
     connection, taken = http.client.HTTPConnection(address), []
-    body = json.dumps({"rows": [row.tolist()]})
-    for _ in range(count):
+    body, end = json.dumps({"rows": [row.tolist()]}), time.perf_counter() + seconds
+    while len(taken) < count and (time.perf_counter() < end or len(taken) < 3):
         start = time.perf_counter()
         connection.request("POST", "/v1/transform", body, {"Content-Type": "application/json"})
         answer = connection.getresponse()
         answer.read()
         taken.append(time.perf_counter() - start)
         assert answer.status == 200
-    return taken[100:]
+    return taken[first:] if len(taken) > first else taken
 
 
 class Load:
     """Clients that send one batch after another until told to stop."""
 
-    def __init__(self, address, batch, form):
+    def __init__(self, address, batch, form, path="/v1/transform", source=""):
         self.host, _, self.port = address.rpartition(":")
+        self.source = source
         held = io.BytesIO()
         np.save(held, batch)
         body = held.getvalue() if form.endswith("npy") else json.dumps({"rows": batch.tolist()}).encode()
         lines = [f"Host: {address}", f"Content-Type: {form}", f"Content-Length: {len(body)}", "", ""]
-        head = "\r\n".join(["POST /v1/transform HTTP/1.1", *lines])
+        head = "\r\n".join([f"POST {path} HTTP/1.1", *lines])
         self.request, self.taken, self.errors = head.encode() + body, [], []
         self.stop = threading.Event()
 
     def client(self):
-        with socket.create_connection((self.host, int(self.port)), timeout=60) as connection:
+        address = (self.host, int(self.port))
+        with socket.create_connection(address, timeout=90, source_address=(self.source, 0)) as connection:
             reader = connection.makefile("rb")
             while not self.stop.is_set():
                 start = time.perf_counter()
@@ -176,7 +180,46 @@ def beside_the_library(server, address, batch, folder, clients, rounds=5):
     return statistics.median(rates), statistics.median(works)
 
 
-def main(seconds=60.0, clients=50, *, write=False):
+def beside_large_ones(process, address, batch, form, source, seconds=40.0):
+    """The wait of one row while one client has forty requests of 10,000 rows with trust under way."""
+    load, resident = Load(address, np.tile(batch, (10, 1)), form, "/v1/transform?trust=true", source), []
+
+    def look():
+        resident.append(memory(process))
+
+    runner = threading.Thread(target=load.run, args=(FORTY, seconds, look))
+    runner.start()
+    time.sleep(3.0)  # until all forty are there
+    taken = single(address, batch[0], seconds=seconds - 6.0, first=0)
+    runner.join()
+    p50, p95, most = (1e3 * float(np.quantile(taken, at)) for at in (0.5, 0.95, 1.0))
+    said = f"p50 {p50:.3g} ms, p95 {p95:.3g} ms, longest {most:.3g} ms, {len(taken)} requests"
+    errors = dict(Counter(map(str, load.errors))) or "no errors"
+    behind = f"{10 * len(batch) * len(load.taken) / seconds:,.0f} rows/s, {errors}"
+    name = f"beside forty, {form.rpartition('/')[2]}, from {source}"
+    print(f"{name:<50} {said}; the forty: {behind}; {max(resident) / 1e6:.0f} MB", flush=True)
+    return said
+
+
+def queues(process, address, batch):
+    """Rows of the table: one row alone, and beside one client's forty large requests."""
+    taken = single(address, batch[0])
+    p50, p95, most = (1e3 * float(np.quantile(taken, at)) for at in (0.5, 0.95, 1.0))
+    said = f"p50 {p50:.3g} ms, p95 {p95:.3g} ms, longest {most:.3g} ms"
+    print(f"{'one row alone':<50} {said}; {memory(process) / 1e6:.0f} MB", flush=True)
+    table = [["one row alone", said]]
+    for form in ("application/x-npy", "application/json"):
+        for source in ("127.0.0.2", "127.0.0.1"):
+            said = beside_large_ones(process, address, batch, form, source)
+            whose = "another" if source == "127.0.0.2" else "the same"
+            name = (
+                f"one row beside forty requests of 10,000 rows with trust by {whose} client, {form.rpartition('/')[2]}"
+            )
+            table.append([name.replace("x-npy", "npy"), said])
+    return table
+
+
+def main(seconds=60.0, clients=50, *, write=False, only_queues=False):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         truth, batch = prepared(folder)
@@ -185,6 +228,9 @@ def main(seconds=60.0, clients=50, *, write=False):
         process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         try:
             address = process.stdout.readline().strip().removeprefix("http://")
+            if only_queues:
+                queues(process.pid, address, batch)
+                return
             table = [["one row as JSON, one client", told("one row, JSON, one client", single(address, batch[0]))]]
             load = Load(address, batch, "application/x-npy")
             connection = http.client.HTTPConnection(address)
@@ -204,6 +250,7 @@ def main(seconds=60.0, clients=50, *, write=False):
                 rates, works = beside_the_library(process.pid, address, batch, folder, count)
                 beside = f"rows a second of the library {rates:.2f} of the service's, work a row {1 / works:.2f}"
                 table.append([f"library beside the service, {count} client{'s' * (count > 1)}", beside])
+            table += queues(process.pid, address, batch)
         finally:
             process.terminate()
             code = process.wait(30)
@@ -213,5 +260,6 @@ def main(seconds=60.0, clients=50, *, write=False):
 
 
 if __name__ == "__main__":
-    given = [word for word in sys.argv[1:] if word != "--write"]
-    main(*map(float, given[:1]), *map(int, given[1:2]), write="--write" in sys.argv)
+    given = [word for word in sys.argv[1:] if not word.startswith("--")]
+    flags = {"write": "--write" in sys.argv, "only_queues": "--queues" in sys.argv}
+    main(*map(float, given[:1]), *map(int, given[1:2]), **flags)

@@ -7,8 +7,6 @@ import random
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -18,26 +16,14 @@ import pyarrow.ipc as ipc
 import pytest
 
 import outfold
+from clients import GOOD, Server
 from outfold import storage
 from outfold.app.service import formats
 from outfold.data.columns import Preparation
 from outfold.datasets import s_curve
 
-SERVER = """
-import sys
-from outfold import storage
-from outfold.app.service import policy, server, service
-
-policy.DRAIN_SECONDS = 0.3
-estimator, preparation = storage.open_model(sys.argv[1])
-found = service.Service(estimator, preparation, most_rows=5000)
-limits = policy.Limits(**eval(sys.argv[2]))
-server.run(service.application(found, port=None, limits=limits), "127.0.0.1", 0)
-print("ended", flush=True)
-"""
 SHORT = {"body_bytes": 1 << 20, "header_seconds": 0.5, "body_seconds": 0.5, "write_seconds": 0.5, "idle_seconds": 0.5,
          "connections": 30}  # fmt: skip
-GOOD = b'{"rows": [[0.1, 0.2, 0.3]]}'
 
 
 @pytest.fixture(scope="module")
@@ -48,40 +34,6 @@ def model(tmp_path_factory):
     estimator.inverse_transform(np.zeros((1, 2)))
     storage.save(estimator, path, preparation=Preparation(columns=("a", "b", "c")))
     return path
-
-
-class Server:
-    """A process that serves, stopped by its id."""
-
-    def __init__(self, model, folder, **limits):
-        self.log = folder / "log"
-        with open(self.log, "w") as log:
-            command = [sys.executable, "-c", SERVER, str(model), repr(limits)]
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        self.host, self.port = self.process.stdout.readline().strip().removeprefix("http://").split(":")
-        self.head = f"Host: {self.host}:{self.port}\r\n".encode()
-
-    def connect(self, seconds=10.0):
-        return socket.create_connection((self.host, int(self.port)), timeout=seconds)
-
-    def post(self, body=GOOD, path="/v1/transform", more=b""):
-        length = f"Content-Length: {len(body)}\r\n".encode()
-        return (
-            b"POST %s HTTP/1.1\r\n%sContent-Type: application/json\r\n%s%s\r\n"
-            % (path.encode(), self.head, length, more)
-            + body
-        )
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            code = self.process.wait(30)
-        finally:
-            self.process.kill()
-        rest = self.process.stdout.read()
-        self.process.stdout.close()
-        assert (code, rest) == (0, "ended\n")
-        return self.log.read_text()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -69,6 +69,37 @@ def _blas() -> ThreadpoolController:
 def blas_threads(count: int) -> BlasLimit:
     """Return a context manager inside which BLAS uses ``count`` threads."""
     limited: BlasLimit = _blas().limit(limits=count)
+    return limited
+
+
+_FORKED = False  # whether this process was forked from one that had imported this module
+
+
+def _note_fork() -> None:
+    global _FORKED
+    _FORKED = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+def is_forked() -> bool:
+    """Return whether this process is a fork. GNU's OpenMP waits there for ever for the threads of the process before.
+
+    scikit-learn and PyTorch use it. It needs no threads where it is limited to one.
+    """
+    return _FORKED
+
+
+@lru_cache(maxsize=1)
+def _openmp() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="openmp")
+
+
+def openmp_after_fork() -> AbstractContextManager[object]:
+    """Return a context manager that limits OpenMP to one thread in a forked process, and changes nothing elsewhere."""
+    limited: AbstractContextManager[object] = _openmp().limit(limits=1) if _FORKED else nullcontext()
     return limited
 
 

@@ -10,6 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
+from .._runtime.threads import openmp_after_fork
 from .._runtime.typing import Array, Data, Interval, Weights
 from ..engine.fit import CLUSTERS, Fit, Recipe
 from .declaration import estimator
@@ -100,7 +101,8 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
         return self._clusters(np.asarray(super().transform(X), dtype=float))
 
     def _clusters(self, embedding: Array) -> Array:
-        nearest: Array = pairwise_distances_argmin(self._features(embedding), self.cluster_centers_)
+        with openmp_after_fork():
+            nearest: Array = pairwise_distances_argmin(self._features(embedding), self.cluster_centers_)
         return nearest
 
     def _features(self, embedding: Array) -> Array:
@@ -118,12 +120,13 @@ def _find_centres(features: Array, measure: Array, count: int) -> Array:
     order that depends on the rows alone, so weights count as repeats; then Lloyd's algorithm on all rows.
     """
     some, mass = _merge_equal(features, measure) if len(features) <= STARTED_ON else _even_rows(features, measure)
-    if len(some) > count:
-        start = KMeans(count, n_init=STARTS, random_state=0).fit(some, sample_weight=mass).cluster_centers_
-    else:  # copies: some clusters stay empty
-        start = some[np.arange(count) % len(some)]
-    means = KMeans(count, init=start, n_init=1, tol=1e-8, max_iter=1000)
-    centres: Array = means.fit(features, sample_weight=measure).cluster_centers_
+    with openmp_after_fork():
+        if len(some) > count:
+            start = KMeans(count, n_init=STARTS, random_state=0).fit(some, sample_weight=mass).cluster_centers_
+        else:  # copies: some clusters stay empty
+            start = some[np.arange(count) % len(some)]
+        means = KMeans(count, init=start, n_init=1, tol=1e-8, max_iter=1000)
+        centres: Array = means.fit(features, sample_weight=measure).cluster_centers_
     return centres
 
 

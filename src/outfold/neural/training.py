@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 from scipy.sparse import csr_array
 
-from .._runtime.threads import Threads
+from .._runtime.threads import Threads, is_forked
 from .._runtime.typing import Array
 
 if TYPE_CHECKING:
@@ -254,8 +254,9 @@ def train(task: Task, start: list[Array], plan: Schedule, runner: Threads) -> Tr
     best = _Best(task, plan)
     rows = len(task.learnt) if plan.solver == "lbfgs" else min(plan.batch, len(task.learnt))
     work = rows * sum(p.size for p in start)
+    shared = work >= SHARED_WORK and not is_forked()
     with (
-        _threads(torch, runner if work >= SHARED_WORK else Threads(1)),
+        _threads(torch, runner if shared else Threads(1)),
         runner.bar("training", plan.iterations, unit="step") as bar,
     ):
         last = (_lbfgs if plan.solver == "lbfgs" else _adam)(task, start, plan, best, bar.update)

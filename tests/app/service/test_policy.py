@@ -139,7 +139,7 @@ def test_bodies_are_limited_whether_told_or_not():
     assert error_of(ask(app, "POST", "/", content=parts(11)), 413)
     assert error_of(ask(app, "POST", "/", content=b"x", headers={"content-length": "9" * 50}), 413)
     assert error_of(ask(guarded(length, held_bytes=50), "POST", "/", content=b"x" * 51), 503)
-    assert app._held == 0
+    assert not app._held
 
 
 def test_a_body_that_does_not_arrive_is_refused(app):
@@ -149,7 +149,7 @@ def test_a_body_that_does_not_arrive_is_refused(app):
 
     app = guarded(length, body_seconds=0.05)
     assert error_of(ask(app, "POST", "/", content=never()), 408)
-    assert app._held == 0
+    assert not app._held
 
 
 def test_too_many_at_a_time_are_sent_away():
@@ -163,6 +163,35 @@ def test_too_many_at_a_time_are_sent_away():
     assert all(answer.headers["retry-after"] == "1" for answer in answers if answer.status_code == 503)
     assert ask(app, "POST", "/", content=b"x").status_code == 200
     assert error_of(ask(guarded(slow, answer_seconds=0.05), "GET", "/"), 503)
+
+
+@pytest.mark.parametrize("limit", [{"client_requests": 2}, {"client_bytes": 20}])
+def test_one_client_leaves_room_for_others(limit):
+    async def slow(request):
+        await asyncio.sleep(0.3)
+        return PlainTextResponse(request.state.client)
+
+    route = [Route("/", slow, methods=["POST"])]
+    limits = policy.Limits(**limit)
+    app = policy.Guard(route, host="127.0.0.1", port=8765, limits=limits, client_header="X-Forwarded-For")
+    named = ["a, ann"] * 4 + ["ann, bob"] * 2  # a proxy adds to what its client claims
+    sent = [(("POST", "/"), {"content": b"x" * 10, "headers": {"x-forwarded-for": name}}) for name in named]
+    answers = together(app, *sent)
+    assert [answer.status_code for answer in answers] == [200, 200, 503, 503, 200, 200]
+    assert [answer.text for answer in answers if answer.status_code == 200] == ["ann", "ann", "bob", "bob"]
+    assert "this client" in error_of(answers[2], 503)
+    assert not app._held
+    assert not app._requests
+
+
+def test_a_header_that_no_proxy_sets_names_nobody():
+    async def told(request):
+        return PlainTextResponse(request.state.client)
+
+    route = [Route("/", told, methods=["GET"])]
+    sent = {"headers": {"x-forwarded-for": "ann"}}
+    for settings, name in (({}, "127.0.0.1"), ({"client_header": "x-forwarded-for"}, "ann")):
+        assert ask(policy.Guard(route, host="127.0.0.1", port=8765, **settings), "GET", "/", **sent).text == name
 
 
 def test_what_goes_wrong_here_is_logged_and_not_told(caplog):

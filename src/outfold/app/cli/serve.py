@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,14 +17,29 @@ from .options import option
 @options.listening(port=8765)
 @option("--name names", "Another name that clients call it by, such as that of a proxy in front. Repeatable.", "HOST",
         multiple=True)  # fmt: skip
+@option(
+    "--client-header",
+    "The header in which a proxy names the client, such as X-Forwarded-For; its last entry counts. "
+    "[default: the address that connects]",
+    "HEADER",
+)
+@option(
+    "--wait",
+    "How many seconds a request waits until work on it begins; then it is refused.",
+    "SECONDS",
+    least=1,
+    default=30,
+)
 @option("--max-rows", "How many rows a request may have.", "N", least=1, default=10_000)
 @option("--max-bytes", "How many bytes a request may have.", "N", least=1, default=1 << 25)
-@option("--workers", "Requests worked on at a time. [default: one for each core]", "N", least=1)
+@option("--workers", "Threads that work on requests. [default: one for each core]", "N", least=1)
 @options.flag("--quiet", "Print the address and nothing else.")
 def serve(
     model: Path,
     address: options.Address,
     names: tuple[str, ...],
+    client_header: str | None,
+    wait: int,
     max_rows: int,
     max_bytes: int,
     workers: int | None,
@@ -49,10 +65,12 @@ def serve(
     teller.row("columns", f"{len(preparation.columns)}: {tables.join_names(preparation.columns, 8)}")
     teller.row("scaling", preparation.describe())
     served = service.Service(estimator, preparation, most_rows=max_rows, workers=workers)
-    limits = policy.Limits(body_bytes=max_bytes, held_bytes=max(1 << 28, 4 * max_bytes))
+    own = max(1 << 28, 4 * max_bytes)
+    limits = policy.Limits(body_bytes=max_bytes, client_bytes=own, held_bytes=2 * own, wait_seconds=wait)
     host, port = address.host, address.port
-    app = service.application(served, host=host, port=port, token=address.token, limits=limits, names=names)
-    teller.row("takes", f"{max_rows} rows and {max_bytes} bytes at a time, {served.workers} requests at once")
+    access: Any = {"host": host, "port": port, "token": address.token, "names": names, "client_header": client_header}
+    app = service.application(served, limits=limits, **access)
+    teller.row("takes", f"{max_rows} rows and {max_bytes} bytes at a time, {served.workers} threads")
     teller.row("inverse", served.learn_back_if_quick())
     try:
         server.run(app, host, port, ready=lambda url: click.echo(url if quiet else line("address", url)))

@@ -10,8 +10,9 @@ import io
 import json
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any, Never
 
@@ -28,6 +29,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 MEDIA_TYPES = (JSON, NPY, ARROW)
 
 HEADER_BYTES = 4096  # bytes of the header of an npy file, at most
+PART_CELLS = 20_000  # numbers that are written to JSON at a time
 OTHER_COLUMNS = 1000  # columns that a table may have besides those of the model
 _NPY = re.compile(
     rb"\{\s*'descr'\s*:\s*'([<>|][fiu][1248])'\s*,\s*'fortran_order'\s*:\s*(True|False)\s*,"
@@ -323,11 +325,27 @@ def _is_compressed(metadata: bytes) -> bool:
 # -- out -----------------------------------------------------------------------------------
 
 
-def write(form: str, table: WireTable) -> bytes:
-    """Return the bytes of a table. JSON has null for numbers that are not finite; npy leaves out ``beside``."""
+def stack(tables: Sequence[WireTable]) -> WireTable:
+    """Return the tables of consecutive rows as one."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    beside, more = (
+        {name: np.concatenate([getattr(table, group)[name] for table in tables]) for name in getattr(first, group)}
+        for group in ("beside", "more")
+    )
+    values = np.concatenate([table.values for table in tables])
+    return WireTable(title=first.title, names=first.names, values=values, beside=beside, more=more)
+
+
+def write(form: str, table: WireTable) -> list[Callable[[], bytes]]:
+    """Return functions whose bytes make up the table: several, which each take a short time, for a large table in JSON.
+
+    JSON has null for numbers that are not finite; npy leaves out ``beside``.
+    """
     if form == JSON:
         return _write_json(table)
-    return _write_npy(table) if form == NPY else _write_arrow(table)
+    return [partial(_write_npy if form == NPY else _write_arrow, table)]
 
 
 def npy_names(table: WireTable) -> list[str]:
@@ -335,11 +353,30 @@ def npy_names(table: WireTable) -> list[str]:
     return [*table.names, *table.more]
 
 
-def _write_json(table: WireTable) -> bytes:
-    names = {"columns": table.names} if table.names else {}
-    matrix = {table.title: _lists(table.values)} if table.names else {}
-    beside = {name: _lists(values) for name, values in (table.beside | table.more).items()}
-    return json.dumps(names | matrix | beside, allow_nan=False, separators=(",", ":")).encode()
+def _write_json(table: WireTable) -> list[Callable[[], bytes]]:
+    matrix = {table.title: table.values} if table.names else {}
+    columns = matrix | table.beside | table.more
+    rows = len(table.values)
+    if sum(values.size for values in columns.values()) <= PART_CELLS:
+        names = {"columns": table.names} if table.names else {}
+        return [partial(_dump, names | {name: _lists(values) for name, values in columns.items()})]
+    parts: list[Callable[[], bytes]] = []
+    before = b'{"columns":' + _dump(table.names) + b"," if table.names else b"{"
+    for name, values in columns.items():
+        step = max(1, PART_CELLS // (values.size // rows))
+        for start in range(0, rows, step):
+            opening = before + _dump(name) + b":[" if start == 0 else b","
+            parts.append(partial(_write_cells, opening, values[start : start + step], b"]" * (start + step >= rows)))
+        before = b","
+    return [*parts, lambda: b"}"]
+
+
+def _write_cells(opening: bytes, values: Array, closing: bytes) -> bytes:
+    return opening + _dump(_lists(values))[1:-1] + closing
+
+
+def _dump(value: object) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _lists(values: Array) -> list[object]:

@@ -11,7 +11,9 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -49,6 +51,7 @@ _WORDS = {404: "There is no such route.", 405: "This route does not take that me
 HEAD_BYTES = 1 << 14  # bytes of the headers of a request, at most
 DRAINED = 1 << 22  # bytes of a refused body that are read and discarded, so that the client can read the answer
 DRAIN_SECONDS = 1.0
+CLIENT_LETTERS = 100  # of the name of a client, at most
 _HOST_PATTERN = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?", re.IGNORECASE)
 
 
@@ -57,12 +60,15 @@ class Limits:
     """Limits of a server on sizes, numbers and times."""
 
     body_bytes: int = 1 << 25  # bytes of the body of one request
-    held_bytes: int = 1 << 28  # bytes of the bodies of all open requests together
-    requests: int = 128  # open requests with a body, running or waiting
+    held_bytes: int = 1 << 29  # bytes of the bodies of all open requests together
+    client_bytes: int = 1 << 28  # the same of one client
+    requests: int = 256  # open requests with a body, running or waiting
+    client_requests: int = 128  # the same of one client
     connections: int = 512  # open connections
     header_seconds: float = 10.0  # from the first byte of a request to the end of its headers
     body_seconds: float = 30.0  # for the whole body to arrive
-    answer_seconds: float = 60.0  # to compute an answer
+    wait_seconds: float = 45.0  # until the work on an answer begins
+    answer_seconds: float = 60.0  # to compute an answer, with the wait
     write_seconds: float = 30.0  # that a client may leave an answer unread
     idle_seconds: float = 15.0  # between two requests of a connection
     stop_seconds: float = 20.0  # for open requests to finish after a signal to stop
@@ -127,6 +133,7 @@ class Guard:
     token : every request must carry it, if it is not None; required unless ``host`` is a loopback address
     limits : Limits
     names : other names allowed in the Host header, such as that of a proxy in front
+    client_header : header in which a proxy names the client; None: the client is the address that connects
     watch : called with path, status and seconds after each request
 
     >>> Guard([], host="127.0.0.1", port=8765).limits.body_bytes
@@ -142,6 +149,7 @@ class Guard:
         token: str | None = None,
         limits: Limits | None = None,
         names: Sequence[str] = (),
+        client_header: str | None = None,
         watch: Callable[[str, int, float], object] | None = None,
     ) -> None:
         token = check_token(host, token)
@@ -149,9 +157,10 @@ class Guard:
         self.host, self.port, self.limits, self.watch = host.lower(), port, limits or Limits(), watch
         self.names = {name.lower() for name in names}
         self._token = None if token is None else hashlib.sha256(token.encode()).digest()
+        self._client_header = client_header
         self.in_flight = 0
-        self._held = 0  # bytes of the bodies of open requests
-        self._requests = 0  # open requests with a body
+        self._held: Counter[str] = Counter()  # bytes of the bodies of open requests, by client
+        self._requests: Counter[str] = Counter()  # open requests with a body, by client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -189,18 +198,32 @@ class Guard:
             raise Refused(431, f"The headers have more than {HEAD_BYTES} bytes.")
         self._check_token(headers.getlist("authorization"))
         self._check_place(scope, headers)
-        body = await self._body(receive, headers)
-        answer.unread, waits = False, bool(body)
+        client = self._client(scope, headers)
+        body = await self._body(client, receive, headers)
+        answer.unread = False
         try:
-            if waits and self._requests >= self.limits.requests:
-                raise Refused(503, f"{self._requests} requests are waiting already.", headers={"retry-after": "1"})
-            self._requests += waits
-            try:
-                await self._within(scope, _pass_on(body, receive), answer)
-            finally:
-                self._requests -= waits
+            with self._open_request(client, bool(body)):
+                await self._within({**scope, "state": {"client": client}}, _pass_on(body, receive), answer)
         finally:
-            self._held -= len(body)
+            _add(self._held, client, -len(body))
+
+    def _client(self, scope: Scope, headers: Headers) -> str:
+        """Return who asks: the address that connects, or the last one that the proxy's header names."""
+        named = self._client_header and headers.get(self._client_header, "").rpartition(",")[2].strip()
+        return str(named or (scope.get("client") or ("unknown",))[0])[:CLIENT_LETTERS]
+
+    @contextmanager
+    def _open_request(self, client: str, waits: bool) -> Iterator[None]:
+        """Count a request with a body inside; refuse it if too many are open, of this client or of all."""
+        total, own = self._requests.total(), self._requests[client]
+        if waits and (total >= self.limits.requests or own >= self.limits.client_requests):
+            message = f"{total} requests are waiting already, {own} of them by this client."
+            raise Refused(503, message, headers={"retry-after": "1"})
+        _add(self._requests, client, waits)
+        try:
+            yield
+        finally:
+            _add(self._requests, client, -waits)
 
     async def _within(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         seconds = self.limits.answer_seconds
@@ -253,7 +276,7 @@ class Guard:
         # bound to all addresses: any number is ours, and so is the name of this machine
         return address is not None or name == socket.gethostname().lower()
 
-    async def _body(self, receive: Receive, headers: Headers) -> bytes:
+    async def _body(self, client: str, receive: Receive, headers: Headers) -> bytes:
         """Return the whole body and add its bytes to ``_held``; refuse it as soon as it is too long or too late."""
         most, parts, size = self.limits.body_bytes, [], 0
         told = headers.get("content-length", "0")
@@ -268,18 +291,30 @@ class Guard:
                     part = message.get("body", b"")
                     parts.append(part)
                     size += len(part)
-                    self._held += len(part)
+                    _add(self._held, client, len(part))
                     if size > most:
                         raise Refused(413, f"The body has more than {most} bytes.")
-                    if self._held > self.limits.held_bytes:
-                        raise Refused(503, "Too many large requests at a time.", headers={"retry-after": "1"})
+                    self._check_held(client)
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except BaseException as error:
-            self._held -= size
+            _add(self._held, client, -size)
             if isinstance(error, TimeoutError):
                 raise Refused(408, f"The body did not arrive within {self.limits.body_seconds:g} s.") from None
             raise
+
+    def _check_held(self, client: str) -> None:
+        total, own = self._held.total(), self._held[client]
+        if total > self.limits.held_bytes or own > self.limits.client_bytes:
+            message = f"Open requests hold {total} bytes, those of this client {own}: send fewer large ones at a time."
+            raise Refused(503, message, headers={"retry-after": "1"})
+
+
+def _add(counts: Counter[str], name: str, number: int) -> None:
+    """Add to a count; leave out names whose count is 0, so that clients who left are forgotten."""
+    counts[name] += number
+    if not counts[name]:
+        del counts[name]
 
 
 def _pass_on(body: bytes, receive: Receive) -> Receive:

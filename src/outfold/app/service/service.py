@@ -1,7 +1,7 @@
 """The HTTP service of a fitted model: transform, trust and inverse transform of rows in JSON, npy or Arrow.
 
-The model is fixed when the service starts. A thread pool reads, embeds and writes tables; the event loop only talks to
-clients. ``policy.Guard`` checks tokens and limits.
+The model is fixed when the service starts. Threads read, embed and write tables part by part (``turns.Turns``); the
+event loop only talks to clients. ``policy.Guard`` checks tokens and limits.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import asyncio
 import copy
 import importlib.util
 import json
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..._runtime.threads import available_cores, blas_threads
+from ..._runtime.threads import available_cores, blas_threads, block_rows
 from ..._runtime.typing import Array
 from ..._version import __version__
 from ...data.columns import Preparation
@@ -36,8 +36,10 @@ from ..embedding import clusters, embed_rows
 from . import formats, openapi
 from .policy import Guard, Limits, Refused
 from .server import Endpoint, answer_with
+from .turns import Steps, Turns
 
 REQUEST_ROWS_UP_TO = 10_000
+TURN_ROWS_UP_TO = 1024  # rows that are embedded in one turn
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 LEARNING = 30.0  # seconds that a request waits for the fit of the inverse transform
 QUICK = 500  # up to this many points the inverse transform is fitted at the start, within a few seconds
@@ -113,8 +115,8 @@ class Service:
     most_rows : int
         Number of rows that a request may have.
     workers : int, optional
-        Number of requests answered at a time. None: one for each core. The requests that run share the cores: a single
-        one uses all of them.
+        Number of threads that work on parts of requests. None: one for each core. A large request that is alone uses
+        all of them.
     """
 
     def __init__(
@@ -125,8 +127,7 @@ class Service:
         most_rows: int = REQUEST_ROWS_UP_TO,
         workers: int | None = None,
     ) -> None:
-        cores = available_cores()
-        self.workers = cores if workers is None else workers
+        self.workers = available_cores() if workers is None else workers
         if most_rows < 1 or self.workers < 1:
             raise ValueError(f"most_rows={most_rows} and workers={self.workers} must be at least 1.")
         self.estimator, self.preparation, self.most_rows = estimator, preparation, most_rows
@@ -137,15 +138,15 @@ class Service:
         back = formats.Taken(self.coordinates, (len(self.coordinates),), most_rows)
         self._taken = {"transform": table, "trust": table, "inverse": back}
         self.metrics = Metrics([path for path, *_ in self._paths()])
-        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="outfold-service")
+        self.turns = Turns(self.workers)
         self._learner = ThreadPoolExecutor(1, thread_name_prefix="outfold-learner")
         self._back: Future[InverseModel] | None = None  # the fit of the inverse transform
         self._arrow = importlib.util.find_spec("pyarrow") is not None
-        self._lock, self._running = threading.Lock(), 0
         self._blas = blas_threads(1)  # until `close`: our own threads share the cores
         self._document = json.dumps(openapi.document(self.coordinates, columns, most_rows))
         self._warm()
-        self._by_threads = [copy.copy(estimator).set_params(n_jobs=count) for count in range(1, cores + 1)]
+        self._one_thread = copy.copy(estimator).set_params(n_jobs=1)
+        self._turn_rows = self._count_turn_rows()
 
     def _warm(self) -> None:
         """Run one row, so that the first request does not wait for compilation; copies made later share the result."""
@@ -154,9 +155,16 @@ class Service:
         with suppress(ValueError):
             self.estimator.trust(row)
 
+    def _count_turn_rows(self) -> int:
+        """Return how many rows a turn embeds: fewer if each row needs much memory, all if they depend on each other."""
+        model: Any = self.estimator.model_
+        if getattr(model, "batchwise", False):
+            return self.most_rows
+        return min(TURN_ROWS_UP_TO, block_rows(getattr(getattr(model, "rule", None), "row_entries", 1)))
+
     def close(self) -> None:
         """Stop the threads without waiting for open requests."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.turns.close()
         self._learner.shutdown(wait=False, cancel_futures=True)
         self._blas.restore_original_limits()
 
@@ -182,9 +190,11 @@ class Service:
         body = await request.body()
         if ask.name == "inverse":
             await self._way_back()
+        client, limits = request.state.client, request.app.limits
+        short = len(body) <= 8 * self._turn_rows * len(self._taken[ask.name].columns)  # bytes of one turn as npy
+        answer = self.turns.run(client, self._answer(ask, body), short=short, wait_seconds=limits.wait_seconds)
         try:
-            loop = asyncio.get_running_loop()
-            content, headers, rows = await loop.run_in_executor(self._pool, self._answer, ask, body)
+            content, headers, rows = await answer
         except formats.BadTable as error:
             raise Refused(error.status, str(error)) from None
         self.metrics.add_rows(request.scope["path"], rows)
@@ -239,33 +249,25 @@ class Service:
 
     # -- answers ---------------------------------------------------------------------------
 
-    def _answer(self, ask: Ask, body: bytes) -> tuple[bytes, dict[str, str], int]:
-        """Return the body, headers and number of rows of the answer to ``body``. Runs on a thread of the pool."""
+    def _answer(self, ask: Ask, body: bytes) -> Steps[tuple[bytes, dict[str, str], int]]:
+        """Return the body, headers and number of rows of the answer to ``body``, in steps for ``Turns``."""
         values = formats.read(ask.form, body, self._taken[ask.name])
-        with self._share() as estimator, np.errstate(all="ignore"):
-            answer = self._invert if ask.name == "inverse" else self._embed
-            table = answer(estimator, values, ask)
+        invert = ask.name == "inverse"
+        points = values if invert else self._points(values)
+        work = self._invert if invert else self._embed
+        starts = range(0, len(points), self._turn_rows)
+        blocks = yield [partial(work, points[start : start + self._turn_rows], ask) for start in starts]
+        table = formats.stack(blocks)
         headers = {"outfold-outside": str(int(table.beside["outside"].sum()))} if "outside" in table.beside else {}
-        if ask.wanted == formats.NPY and ask.name != "inverse":
+        if ask.wanted == formats.NPY and not invert:
             headers["outfold-columns"] = ",".join(formats.npy_names(table))
-        return formats.write(ask.wanted, table), headers, len(values)
+        content = yield formats.write(ask.wanted, table)
+        return b"".join(content), headers, len(values)
 
-    @contextmanager
-    def _share(self) -> Iterator[SpectralEstimator]:
-        """Yield a copy of the estimator whose ``n_jobs`` is the cores divided by the number of running requests."""
-        with self._lock:
-            self._running += 1
-            threads = max(1, len(self._by_threads) // self._running)
-        try:
-            yield self._by_threads[threads - 1]
-        finally:
-            with self._lock:
-                self._running -= 1
-
-    def _embed(self, estimator: SpectralEstimator, values: Array, ask: Ask) -> formats.WireTable:
-        points = self._points(estimator, values)
+    def _embed(self, points: Array, ask: Ask) -> formats.WireTable:
         evidence = ask.trust or ask.name == "trust"
-        found = embed_rows(estimator, points, evidence=evidence, coverage=ask.coverage, level=ask.level)
+        with np.errstate(all="ignore"):
+            found = embed_rows(self._one_thread, points, evidence=evidence, coverage=ask.coverage, level=ask.level)
         if ask.name == "trust":
             return formats.WireTable(
                 title="", names=[], values=np.empty((len(points), 0)), more=_facts(found.trust, "flag")
@@ -278,24 +280,25 @@ class Service:
             title="embedding", names=list(self.coordinates), values=found.places, beside=beside, more=more
         )
 
-    def _points(self, estimator: SpectralEstimator, values: Array) -> Array:
+    def _points(self, values: Array) -> Array:
         """Return features scaled as in the fit; refuse values that overflow."""
-        points = self.preparation.apply(values)
+        with np.errstate(all="ignore"):
+            points = self.preparation.apply(values)
         if not np.isfinite(points).all():
             row = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
             raise formats.Unfit(f"Row {row} is too large to be scaled as the columns of the fit were.")
-        if estimator._precomputed_parameter() is not None:
+        if self.estimator._precomputed_parameter() is not None:
             try:
-                points = estimator._validate(points, reset=False)
+                points = self.estimator._validate(points, reset=False)
             except ValueError as error:
                 raise formats.Unfit(str(error)) from None
         return points
 
-    def _invert(self, estimator: SpectralEstimator, values: Array, ask: Ask) -> formats.WireTable:
-        found = self.estimator._inverse_model().embed(values, estimator._runner())
-        return formats.WireTable(
-            title="features", names=list(self.preparation.columns), values=self.preparation.undo(found)
-        )
+    def _invert(self, places: Array, ask: Ask) -> formats.WireTable:
+        with np.errstate(all="ignore"):
+            found = self.estimator._inverse_model().embed(places, self._one_thread._runner())
+            values = self.preparation.undo(found)
+        return formats.WireTable(title="features", names=list(self.preparation.columns), values=values)
 
     def describe(self) -> dict[str, object]:
         """Return the description of the model, for JSON."""
@@ -399,9 +402,11 @@ def application(
     token: str | None = None,
     limits: Limits | None = None,
     names: Sequence[str] = (),
+    client_header: str | None = None,
 ) -> Guard:
     """Return the service as an ASGI application. Parameters as in :class:`outfold.app.service.policy.Guard`."""
     watch = service.metrics.watch
-    app = Guard(service.routes(), host=host, port=port, token=token, limits=limits, names=names, watch=watch)
+    access: Any = {"host": host, "port": port, "token": token, "names": names, "client_header": client_header}
+    app = Guard(service.routes(), limits=limits, watch=watch, **access)
     service.metrics.in_flight = lambda: app.in_flight
     return app
