@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -58,11 +57,14 @@ class Checkpoint:
         if path is None or not path.exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
                 state = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+                key = str(state.pop("key"))
+        except MemoryError:
+            raise
+        except Exception as error:  # of a damaged archive, of many kinds
             raise ValueError(f"The checkpoint {path} cannot be read ({error}). Remove it to begin again.") from error
-        if str(state.pop("key")) != self._key:
+        if key != self._key:
             raise ValueError(
                 f"checkpoint={str(self.folder)!r} holds a fit of other data or with other parameters. Pass another "
                 "folder, or remove its files to begin again."
