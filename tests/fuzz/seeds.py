@@ -22,13 +22,14 @@ SEEDS = os.environ.get("OUTFOLD_FUZZ_SEED", "0").split(",")
 each_seed = pytest.mark.parametrize("seed", SEEDS)
 
 
-def run(check, seed, count):
-    """Call ``check(rng)`` for ``count`` cases, and return how often each outcome was; a failure names its case."""
+def run(check, seed, count, *subject):
+    """Call ``check(*subject, rng)`` for ``count`` cases; return the outcomes. A failure names its case."""
     seed, _, only = seed.partition(":")
     seen = Counter()
     for case in [int(only)] if only else range(count):
         try:
-            seen[check(random.Random(f"{check.__module__.rpartition('.')[2]}.{check.__name__} {seed}:{case}"))] += 1
+            rng = random.Random(f"{check.__module__.rpartition('.')[2]}.{check.__name__} {seed}:{case}")
+            seen[check(*subject, rng)] += 1
         except BaseException as error:
             error.add_note(f"{check.__name__}: OUTFOLD_FUZZ_SEED={seed}:{case} repeats this case alone.")
             raise

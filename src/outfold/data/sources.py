@@ -446,6 +446,12 @@ class BlockSource(Source):
 
     def _iterate(self) -> Iterator[Any]:
         blocks = self.factory()
+        if isinstance(blocks, Iterator) and blocks is self.__dict__.get("_last"):
+            raise ValueError(
+                "The function of row blocks returned the same iterator twice, whose first rows are gone: rows are read "
+                "more than once. Let it make a new one at every call."
+            )
+        self.__dict__["_last"] = blocks
         try:
             return iter(blocks)
         except TypeError:

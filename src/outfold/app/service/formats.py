@@ -31,7 +31,7 @@ HEADER_BYTES = 4096  # bytes of the header of an npy file, at most
 OTHER_COLUMNS = 1000  # columns that a table may have besides those of the model
 _NPY = re.compile(
     rb"\{\s*'descr'\s*:\s*'([<>|][fiu][1248])'\s*,\s*'fortran_order'\s*:\s*(True|False)\s*,"
-    rb"\s*'shape'\s*:\s*\(([0-9, ]{1,60})\)\s*,?\s*\}\s*"
+    rb"\s*'shape'\s*:\s*\(((?:(?:0|[1-9][0-9]{0,19}), ?)*(?:0|[1-9][0-9]{0,19})?)\)\s*,?\s*\}\s*"
 )
 _RECORD_BATCH = "record batch"
 
