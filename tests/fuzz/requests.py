@@ -432,11 +432,15 @@ def bad_arrow(rng, wanted):
     ])  # fmt: skip
 
 
-BAD_QUERIES = ("trust=yes", "trust=true&trust=true", "coverage=0", "coverage=nan", "level=1", "level=-inf", "level=1e400",
-               "x=1", "trust", "=", "%00=1", "level=0.5&level=0.5", "coverage=1_0&x", "\xff=\xff", "a=b&" * 300,)
-BAD_PATHS = ("/", "//v1/transform", "/v1/transform/", "/v1/../v1/transform", "/v1/transform%00", "/v1//transform",
-             "/V1/transform", "/v1/transform;x", "/v1/%74ransform%2f", "/../../etc/passwd", "/v1/trans%ff", "*", "",
-             "/v1/transform%0d%0aX: y", "/" + "a" * 3000, "/v1/%F0%9F%8D%B5", "/v2/transform",)
+BAD_QUERIES = (
+    "trust=yes", "trust=true&trust=true", "coverage=0", "coverage=nan", "level=1", "level=-inf", "level=1e400", "x=1",
+    "trust", "=", "%00=1", "level=0.5&level=0.5", "coverage=1_0&x", "\xff=\xff", "a=b&" * 300,
+)  # fmt: skip
+BAD_PATHS = (
+    "/", "//v1/transform", "/v1/transform/", "/v1/../v1/transform", "/v1/transform%00", "/v1//transform",
+    "/V1/transform", "/v1/transform;x", "/v1/%74ransform%2f", "/../../etc/passwd", "/v1/trans%ff", "*", "",
+    "/v1/transform%0d%0aX: y", "/" + "a" * 3000, "/v1/%F0%9F%8D%B5", "/v2/transform",
+)  # fmt: skip
 BAD_HEADERS = (
     ((b"content-encoding", b"gzip"), {415}), ((b"content-encoding", b"br"), {415}),
     ((b"content-encoding", b"identity, gzip"), {415}), ((b"content-encoding", b"\xff"), {415}),
@@ -610,19 +614,25 @@ def chunked(rng, body, flaw=None):
     return b"".join(parts)
 
 
-BAD_LINES = (b"Content-Length: 5", b"Content-Length: x", b"Content-Length: -1", b"Content-Length: 1, 2", b"Content-Length:",
-             b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked, chunked", b"Transfer-Encoding: \xff", b"Host: evil",
-             b"no colon", b" folded: x", b"a b: c", b": x", b"X: \0", b"X: a\nY: b", b"X\r: y", b"\xff: x",
-             b"X: " + b"y" * 20_000, b"\r\n".join([b"X: y"] * 3000,)
-HARMLESS_LINES = (b"Connection: Upgrade\r\nUpgrade: websocket", b"Range: bytes=0-1", b"X: \xff", b"Cookie: a=b; =",
-                  b"Forwarded: for=1.2.3.4", b"X-Forwarded-Proto: https", b"If-None-Match: *", b"X:", b"TE: trailers",)
-BAD_FIRST = (b"GET", b"POST /v1/transform", b"POST /v1/transform HTTP/9", b"POST  /v1/transform HTTP/1.1", b"\0\0\0",
-             b"PRI * HTTP/2.0", b"POST /v1/trans form HTTP/1.1", b"\x16\x03\x01\x02\x00\x01", b"POST \xff HTTP/1.1",
-             b"POST http://evil/v1/transform HTTP/1.1", b"CONNECT a:1 HTTP/1.1", b"G" * 30_000, b"",)
+BAD_LINES = (
+    b"Content-Length: 5", b"Content-Length: x", b"Content-Length: -1", b"Content-Length: 1, 2", b"Content-Length:",
+    b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked, chunked", b"Transfer-Encoding: \xff", b"Host: evil",
+    b"no colon", b" folded: x", b"a b: c", b": x", b"X: \0", b"X: a\nY: b", b"X\r: y", b"\xff: x",
+    b"X: " + b"y" * 20_000, b"\r\n".join([b"X: y"] * 3000),
+)  # fmt: skip
+HARMLESS_LINES = (
+    b"Connection: Upgrade\r\nUpgrade: websocket", b"Range: bytes=0-1", b"X: \xff", b"Cookie: a=b; =",
+    b"Forwarded: for=1.2.3.4", b"X-Forwarded-Proto: https", b"If-None-Match: *", b"X:", b"TE: trailers",
+)  # fmt: skip
+BAD_FIRST = (
+    b"GET", b"POST /v1/transform", b"POST /v1/transform HTTP/9", b"POST  /v1/transform HTTP/1.1", b"\0\0\0",
+    b"PRI * HTTP/2.0", b"POST /v1/trans form HTTP/1.1", b"\x16\x03\x01\x02\x00\x01", b"POST \xff HTTP/1.1",
+    b"POST http://evil/v1/transform HTTP/1.1", b"CONNECT a:1 HTTP/1.1", b"G" * 30_000, b"",
+)  # fmt: skip
 
 
 def wires(served, rng):
-    """Bytes on a connection: requests one after another, in pieces, with wrong lines, lengths and chunks, or broken off."""
+    """Bytes on a connection: requests one after another, in pieces, with wrong lines and lengths, or broken off."""
     count, sent, expected, good = rng.choice([1, 1, 2, 4]), [], [], True
     for number in range(count):
         wanted = Wanted.draw(rng)
@@ -691,14 +701,20 @@ def assert_listens(served):
 # -- the page ------------------------------------------------------------------------------
 
 TOKENS = (b"outfold_token=" + b"s3cret".hex().encode(), b"a=b; outfold_token=" + b"s3cret".hex().encode())
-BAD_COOKIES = (b"outfold_token=", b"outfold_token=zz", b"outfold_token=ff", b"outfold_token=\xff", b"=;=;", b"a" * 9000,
-               b"outfold_token=" + b"S3cret".hex().encode(), b'outfold_token="', b"outfold_token=c3a9", b"\0",)
-PAGE_PATHS = ("/", "/page.js", "/page.css", "/facts", "/data/0", "/data/1", "/data/999", "/data/-1", "/data/1e3", "/data/",
-              "/data/%31", "/data/" + "9" * 30, "/data/" + "9" * 5000, "/data/0/0", "/..%2f..%2fetc/passwd", "/page.js%00",
-              "/data/%D9%A1", "/facts/", "/assets/page.js", "//facts", "/?token=x", "/?token=%ff", "/?token=a&token=b",
-              "/?token=s3cret", "/?token=s3cret%00", "/page.js?token=s3cret", "/data/0?x=%ff",)
-BAD_NAMES = ("n.csv", "n.tsv", "../../etc/passwd", "%00", "%ff%fe", "a" * 2000, "%F0%9F%8D%B5.csv", "%0d%0a", "", "x&name=y",
-             "<script>", "..", "/",)
+BAD_COOKIES = (
+    b"outfold_token=", b"outfold_token=zz", b"outfold_token=ff", b"outfold_token=\xff", b"=;=;", b"a" * 9000,
+    b"outfold_token=" + b"S3cret".hex().encode(), b'outfold_token="', b"outfold_token=c3a9", b"\0",
+)  # fmt: skip
+PAGE_PATHS = (
+    "/", "/page.js", "/page.css", "/facts", "/data/0", "/data/1", "/data/999", "/data/-1", "/data/1e3", "/data/",
+    "/data/%31", "/data/" + "9" * 30, "/data/" + "9" * 5000, "/data/0/0", "/..%2f..%2fetc/passwd", "/page.js%00",
+    "/data/%D9%A1", "/facts/", "/assets/page.js", "//facts", "/?token=x", "/?token=%ff", "/?token=a&token=b",
+    "/?token=s3cret", "/?token=s3cret%00", "/page.js?token=s3cret", "/data/0?x=%ff",
+)  # fmt: skip
+BAD_NAMES = (
+    "n.csv", "n.tsv", "../../etc/passwd", "%00", "%ff%fe", "a" * 2000, "%F0%9F%8D%B5.csv", "%0d%0a", "", "x&name=y",
+    "<script>", "..", "/",
+)  # fmt: skip
 
 
 def page_requests(served, rng):
