@@ -4,7 +4,7 @@ import pytest
 
 from fuzz import requests, seeds
 
-FEW = {"good_requests": 150, "bad_requests": 300, "mutated_bodies": 300, "page_requests": 150, "wires": 120}
+FEW = {"good_requests": 150, "bad_requests": 800, "mutated_bodies": 400, "page_requests": 150, "wires": 120}
 MANY = 20  # times as many in the second tier
 
 
