@@ -6,7 +6,7 @@ from fuzz import seeds, streams
 
 FEW = {"blocks": 150, "fits": 20, "row_files": 80, "table_file": 80, "text": 150, "two_readers": 150, "command": 25,
        "dask_rows": 20, "checkpoints": 12}  # fmt: skip
-MANY = 40  # times as many in the second tier
+MANY = 25  # times as many in the second tier
 
 each_law = pytest.mark.parametrize("law", streams.ALL, ids=lambda law: law.__name__)
 
