@@ -639,7 +639,7 @@ class Sheet:
         if self.flaw == "half":
             cut = text.rstrip("\r\n")
             last = cut.rfind(self.separator)
-            return cut[:last].encode() if last > 0 and '"' not in text else b"a,b,c\n1,2,3\n1,"
+            return cut[:last].encode() if last > 0 and '"' not in text and self.named else b"a,b,c\n1,2,3\n1,"
         if self.flaw == "utf-16":
             return text.encode("utf-16")
         data = rng.choice([b"", b"", b"\xef\xbb\xbf"]) + text.encode()

@@ -59,7 +59,9 @@ class Checkpoint:
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
                 state = {name: stored[name] for name in stored.files}
-                key = str(state.pop("key"))
+                key, *names = map(str, state.pop("key").ravel())  # names: none in files of 0.1.0
+            if names and set(names) != state.keys():
+                raise ValueError(f"it lacks {', '.join(sorted(set(names) - state.keys())) or 'its names'}")
         except MemoryError:
             raise
         except Exception as error:  # of a damaged archive, of many kinds
@@ -79,8 +81,8 @@ class Checkpoint:
             return
         began = time.monotonic()
         with replacing(path) as beside, open(beside, "wb") as file:
-            arrays: dict[str, Any] = {"key": np.array(self._key), **(state() if callable(state) else state)}
-            np.savez(file, **arrays)
+            arrays: dict[str, Any] = dict(state() if callable(state) else state)
+            np.savez(file, key=np.array([self._key, *arrays]), **arrays)
         self._written = time.monotonic()
         self._cost = self._written - began
 
