@@ -4,7 +4,7 @@ import pytest
 
 from fuzz import seeds, streams
 
-FEW = {"blocks": 150, "fits": 20, "row_files": 80, "table_file": 80, "text": 150, "two_readers": 150, "command": 25,
+FEW = {"blocks": 150, "fits": 20, "row_files": 80, "table_file": 80, "text": 300, "two_readers": 150, "command": 25,
        "dask_rows": 20, "checkpoints": 12}  # fmt: skip
 MANY = 25  # times as many in the second tier
 
