@@ -320,7 +320,8 @@ def arrow_columns(rng, rows):
         if kind == "decimal" and np.isfinite(column).all():
             columns[name] = pa.array(list(map(Decimal, column.tolist())), pa.decimal128(20, 6))
         else:
-            columns[name] = pa.array(column.astype("f8" if kind == "decimal" else kind))
+            nulls = rng.random() < 0.5  # NaN as a missing value
+            columns[name] = pa.array(column.astype("f8" if kind == "decimal" else kind), from_pandas=nulls)
     return columns
 
 
