@@ -149,3 +149,9 @@ def test_a_refit_forgets_the_old_way_back():
     assert model.inverse_transform(model.embedding_).min() > 90
     fresh = DiffusionMaps(2, inverse="kernel_ridge").fit(moved)
     assert model.round_trip_error_ == fresh.round_trip_error_ != before
+
+
+@pytest.mark.parametrize("value", [1e300, np.finfo(float).max])
+def test_the_largest_coordinates_go_back_to_finite_features(value):
+    found = DiffusionMaps(2).fit(X).inverse_transform(np.array([[value, -value], [0.0, value]]))
+    assert np.isfinite(found).all()

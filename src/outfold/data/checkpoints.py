@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -58,11 +57,16 @@ class Checkpoint:
         if path is None or not path.exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
                 state = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+                key, *names = map(str, state.pop("key").ravel())  # names: none in files of 0.1.0
+            if names and set(names) != state.keys():
+                raise ValueError(f"it lacks {', '.join(sorted(set(names) - state.keys())) or 'its names'}")
+        except MemoryError:
+            raise
+        except Exception as error:  # of a damaged archive, of many kinds
             raise ValueError(f"The checkpoint {path} cannot be read ({error}). Remove it to begin again.") from error
-        if str(state.pop("key")) != self._key:
+        if key != self._key:
             raise ValueError(
                 f"checkpoint={str(self.folder)!r} holds a fit of other data or with other parameters. Pass another "
                 "folder, or remove its files to begin again."
@@ -77,8 +81,8 @@ class Checkpoint:
             return
         began = time.monotonic()
         with replacing(path) as beside, open(beside, "wb") as file:
-            arrays: dict[str, Any] = {"key": np.array(self._key), **(state() if callable(state) else state)}
-            np.savez(file, **arrays)
+            arrays: dict[str, Any] = dict(state() if callable(state) else state)
+            np.savez(file, key=np.array([self._key, *arrays]), **arrays)
         self._written = time.monotonic()
         self._cost = self._written - began
 

@@ -115,6 +115,10 @@ class Preparation:
         raise TableError(
             f"{table.told} has {len(there)} columns of numbers, and the model takes {wanted}"
             + (f" ({join_names(self.columns)})." if self.named else ", by their place.")
+            + "".join(
+                f" In {table.unit} {table.places([row])[0]}, {cell[:40]!r} in column {name!r} is not a number."
+                for name, cell, row in table.find_spoiled()[:1]
+            )
         )
 
     def find_ignored(self, table: Table) -> tuple[str, ...]:
@@ -175,7 +179,9 @@ class Prepared(Source):
 
 def complete(values: Array) -> Array:
     """Return a mask (rows,) of the rows without missing values."""
-    if np.isfinite(values.sum()):
+    with np.errstate(over="ignore", invalid="ignore"):  # large numbers, and both infinities
+        total = values.sum()
+    if np.isfinite(total):
         return np.ones(len(values), bool)
     return np.asarray(np.isfinite(values).all(axis=1))
 

@@ -10,6 +10,7 @@ import numpy as np
 from .._runtime.extras import extra
 from .._runtime.typing import Array
 from ..exceptions import TableError
+from .sources import readable
 from .tables import Matrix, Table, join_names
 
 OBS_NAMES = "obs_names"  # name of the column that holds the names of the observations
@@ -21,12 +22,8 @@ OBS_NAMES = "obs_names"  # name of the column that holds the names of the observ
 def table(path: Path, obsm: str | None) -> Table:
     """Return X, or an entry of obsm, of an h5ad file as a table; columns of obs can be carried along."""
     library = extra("anndata", "anndata")
-    try:
+    with readable(path.name, "an h5ad file"):
         found = library.read_h5ad(path, backed="r")
-    except (OSError, ValueError, KeyError) as error:
-        raise TableError(
-            f"{path.name} is not an h5ad file, or is damaged: {str(error).splitlines()[0][:200]}"
-        ) from error
     if obsm is None:
         columns = tuple(map(str, found.var_names))
         if not columns:

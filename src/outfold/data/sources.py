@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from pathlib import Path
@@ -24,8 +25,9 @@ from .._runtime.extras import extra
 from .._runtime.memory import check_fits
 from .._runtime.threads import Threads, block_rows
 from .._runtime.typing import Array, Sliceable
+from ..exceptions import TableError
 from .arrow import ArrowFile, arrow_is_number, arrow_numbers
-from .sparse_rows import SparseRows, as_rows, largest_entries, like_rows, row_keys, stack_rows
+from .sparse_rows import SparseRows, as_rows, dense_rows, largest_entries, like_rows, row_keys, stack_rows
 
 PIECE_BYTES = 1 << 23  # bytes of a file that are read at a time
 PERMUTED_UP_TO = 10_000_000  # up to this many rows, a draw permutes all row numbers
@@ -87,6 +89,7 @@ class Source:
         at, seen, filled = start, 0, 0
         block = np.empty((max(0, min(rows, len(self) - at)), self.shape[1]))
         for piece in self.pieces():
+            self._check_width(piece, seen)
             part = np.asarray(piece, dtype=float)[max(0, start - seen) :]
             seen += len(piece)
             while len(part) and len(block):
@@ -103,6 +106,7 @@ class Source:
         at, seen, empty = start, 0, SparseRows((0, self.shape[1]))
         held: list[Array] = [empty]
         for piece in self.pieces():
+            self._check_width(piece, seen)
             part = as_rows(piece)[max(0, start - seen) :]
             seen += len(piece)
             while len(part) and at < len(self):
@@ -113,6 +117,13 @@ class Source:
                     yield self._check(slice(at, at + len(block)), block)
                     at, held = at + len(block), [empty]
         self._check_count(seen)
+
+    def _check_width(self, piece: Array, seen: int) -> None:
+        if len(piece) and piece.shape[1] != self.shape[1]:
+            raise ValueError(
+                f"{self} gave {piece.shape[1]} columns at row {seen}, after {self.shape[1]} the time before. Did it "
+                "change on the way?"
+            )
 
     def _check_count(self, seen: int) -> None:
         if seen != len(self):
@@ -277,6 +288,10 @@ class SlicedSource(Source):
     values: Sliceable
     told: str
 
+    def __post_init__(self) -> None:
+        if np.dtype(self.values.dtype).kind not in "iufb":
+            raise ValueError(f"{self.told} holds {self.values.dtype}; numbers are needed.")
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.values.shape[0], self.values.shape[1]
@@ -300,7 +315,8 @@ class SlicedSource(Source):
         return rows
 
     def _read(self, block: slice) -> Array:
-        rows = np.array(self.values[block], dtype=float, order="C")
+        with readable(self.told, "an array that can be read"):
+            rows = np.array(self.values[block], dtype=float, order="C")
         self._forget()
         return rows
 
@@ -350,7 +366,8 @@ class ArrowRows(Source):
     @classmethod
     def of(cls, path: Path) -> ArrowRows:
         file = ArrowFile(path)
-        other = [column.name for column in file.schema if not arrow_is_number(column.type)]
+        with readable(path.name, "a Parquet file"):
+            other = [column.name for column in file.schema if not arrow_is_number(column.type)]
         if other:
             raise ValueError(
                 f"{path.name} has {len(other)} columns that are not numbers (the first is {other[0]!r}). Write it "
@@ -363,8 +380,9 @@ class ArrowRows(Source):
         return self.file.rows, len(self.names)
 
     def pieces(self) -> Iterator[Array]:
-        for batch in self.file.batches(None, max(1, PIECE_BYTES // (8 * max(1, len(self.names))))):
-            yield arrow_numbers(batch.columns, batch.num_rows)
+        with readable(self.told, "a Parquet file"):
+            for batch in self.file.batches(None, max(1, PIECE_BYTES // (8 * max(1, len(self.names))))):
+                yield arrow_numbers(batch.columns, batch.num_rows)
 
 
 @dataclass(frozen=True)
@@ -376,10 +394,11 @@ class SparseFile(Source):
 
     @classmethod
     def of(cls, path: Path) -> SparseFile:
-        try:
-            return cls(SparseRows.of(load_npz(path)), path.name)
-        except ValueError as error:
-            raise ValueError(f"{path.name} holds no sparse matrix as scipy.sparse.save_npz writes it.") from error
+        with readable(path.name, "a sparse matrix as scipy.sparse.save_npz writes it"), open(path, "rb") as file:
+            rows = load_npz(file)
+            if hasattr(rows, "check_format"):  # compiled loops trust the indices
+                rows.check_format(full_check=True)
+            return cls(SparseRows.of(rows), path.name)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -408,23 +427,67 @@ class BlockSource(Source):
     def shape(self) -> tuple[int, int]:
         rows, features = 0, 0
         for piece in self.pieces():
-            if rows and piece.shape[1] != features:
+            if rows and len(piece) and piece.shape[1] != features:
                 raise ValueError(f"The blocks have {features} columns first and {piece.shape[1]} after {rows} rows.")
-            rows, features = rows + piece.shape[0], piece.shape[1]
+            features = piece.shape[1] if len(piece) or not rows else features
+            rows += len(piece)
         return rows, features
 
     @cached_property
     def sparse(self) -> bool:
-        return bool(issparse(next(iter(self.factory()), None)))
+        return bool(issparse(next(self._iterate(), None)))
 
     def pieces(self) -> Iterator[Array]:
-        for piece in self.factory():
-            block = as_rows(piece) if issparse(piece) or self.sparse else np.asarray(piece)
-            if issparse(block) != self.sparse:
-                block = like_rows(block, SparseRows((0, block.shape[1])))
-            if block.ndim != 2:
-                raise ValueError(f"A block of rows must be two-dimensional, got shape {block.shape}.")
-            yield block
+        seen = 0
+        for piece in self._iterate():
+            block = block_numbers(piece, seen)
+            yield as_rows(like_rows(block, SparseRows((0, block.shape[1])))) if self.sparse else dense_rows(block)
+            seen += len(block)
+
+    def _iterate(self) -> Iterator[Any]:
+        blocks = self.factory()
+        if isinstance(blocks, Iterator) and blocks is self.__dict__.get("_last"):
+            raise ValueError(
+                "The function of row blocks returned the same iterator twice, whose first rows are gone: rows are read "
+                "more than once. Let it make a new one at every call."
+            )
+        self.__dict__["_last"] = blocks
+        try:
+            return iter(blocks)
+        except TypeError:
+            raise TypeError(
+                f"The function of row blocks returned {type(blocks).__name__}; it must return an iterable of arrays, "
+                "the same at every call."
+            ) from None
+
+
+def block_numbers(block: Any, start: int) -> Array:
+    """Return a block of rows as an array of numbers, or as ``SparseRows``; ``start`` is its first row, for messages."""
+    if not issparse(block):
+        try:
+            block = np.asarray(block)
+            block = block.astype(float) if block.dtype.kind == "O" else block
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ValueError(f"The block of rows from row {start} on is no table of numbers: {error}.") from error
+    if block.dtype.kind not in "iufb":
+        raise ValueError(f"The block of rows from row {start} on holds {block.dtype}; numbers are needed.")
+    if block.ndim != 2:
+        raise ValueError(f"A block of rows must be two-dimensional; that from row {start} on has shape {block.shape}.")
+    return as_rows(block) if issparse(block) else block
+
+
+@contextmanager
+def readable(told: str, kind: str) -> Iterator[None]:
+    """Turn whatever a library raises at a damaged file into a TableError; ``kind`` is what it should be."""
+    try:
+        yield
+    except (TableError, ImportError, MemoryError):
+        raise
+    except Exception as error:  # decoders raise errors of every kind
+        why = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        if "objects" in why or "pickle" in why:
+            raise TableError(f"{told} is not {kind}: it is no array, or holds Python objects") from error
+        raise TableError(f"{told} is not {kind}, or is damaged: {why}") from error
 
 
 def draw_numbers(count: int, first: int, random: np.random.RandomState | np.random.Generator) -> Array:
@@ -442,7 +505,9 @@ def check_rows(values: ArrayLike, start: int, told: str) -> Array:
     """Return rows as float64. Raise ValueError if one is not finite. ``rows[0]`` is row ``start`` of ``told``."""
     given: Array = values if issparse(values) else np.asarray(values)  # type: ignore[assignment]
     rows = as_rows(given)
-    if not np.isfinite(rows.sum()) and not np.isfinite(largest := largest_entries(rows)).all():
+    with np.errstate(over="ignore", invalid="ignore"):  # large numbers, and both infinities
+        total = rows.sum()
+    if not np.isfinite(total) and not np.isfinite(largest := largest_entries(rows)).all():
         bad = np.flatnonzero(~np.isfinite(largest))
         raise ValueError(
             f"Input contains NaN or infinity: {len(bad)} of rows {start} to {start + len(rows) - 1} of {told}, the "
@@ -549,14 +614,16 @@ def _file(path: Path) -> Source:
     if not path.exists():
         raise FileNotFoundError(f"There is no {path}, seen from {Path.cwd()}. Check the path, or pass a whole one.")
     if path.suffix == ".npy":
-        values = np.load(path, mmap_mode="r")
+        with readable(path.name, "an npy file"):
+            values = np.lib.format.open_memmap(path, mode="r")
         if values.ndim != 2:
             raise ValueError(f"{path.name} has shape {values.shape}; rows and columns are needed.")
         return SlicedSource(values, path.name)
     if path.suffix == ".npz":
         return SparseFile.of(path)
     if path.suffix == ".zarr":
-        found = extra("zarr", "io").open(str(path), mode="r")
+        with readable(path.name, "a Zarr array"):
+            found = extra("zarr", "io").open(str(path), mode="r")
         if len(getattr(found, "shape", ())) != 2:
             shape = getattr(found, "shape", None)
             told = "a group of arrays" if shape is None else f"an array of shape {shape}"

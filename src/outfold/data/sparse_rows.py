@@ -50,7 +50,8 @@ def largest_entries(Z: Array) -> Array:
         dense: Array = np.maximum(Z.max(axis=1), -Z.min(axis=1))  # np.abs would copy all rows
         return dense
     found = np.zeros(len(Z))
-    np.maximum.at(found, np.repeat(np.arange(len(Z)), np.diff(Z.indptr)), np.abs(Z.data))
+    with np.errstate(invalid="ignore"):  # NaN stays NaN
+        np.maximum.at(found, np.repeat(np.arange(len(Z)), np.diff(Z.indptr)), np.abs(Z.data))
     return found
 
 

@@ -21,7 +21,7 @@ import zlib
 from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -35,9 +35,9 @@ from .._runtime.extras import extra
 from .._runtime.typing import Array
 from ..exceptions import TableError
 from . import arrow, text_blocks
-from .sources import SparseFile
+from .sources import SparseFile, readable
 from .tables import Batch, Matrix, Table, check_unique, join_names
-from .text_blocks import is_missing
+from .text_blocks import is_missing, read_number
 
 TYPE_ROWS = 1000  # the first rows, which decide whether a column of text holds numbers
 ARROW_ROWS = 64  # rows that Arrow reads at a time at least: it takes as long for one row of very many columns
@@ -189,14 +189,13 @@ class Text(Table):
         return found
 
     def _numbers(self, cells: Sequence[str], name: str, start: int) -> list[float]:
-        try:
-            return list(map(float, cells))
-        except ValueError:
-            pass
+        with suppress(ValueError):
+            if "_" not in "".join(cells):
+                return list(map(float, cells))
         found = []
         for row, cell in enumerate(cells):
             try:
-                found.append(float("nan") if is_missing(cell) else float(cell))
+                found.append(float("nan") if is_missing(cell) else read_number(cell))
             except ValueError:
                 line = self.places([start + row])[0]
                 raise TableError(
@@ -260,7 +259,8 @@ class Text(Table):
         if self.separator is not None:
             return self.separator
         with self._open("replace") as file:
-            first = file.readline(1 << 22)
+            lines = iter(lambda: file.readline(1 << 22), "")
+            first = next((line for line in lines if line.strip("\r\n")), "")
         bare = "".join(first.split('"')[::2])  # the text outside quotes
         return next((mark for mark in (",", ";", "\t") if mark in bare), ",")
 
@@ -281,10 +281,10 @@ class Text(Table):
 
 def _is_number(cell: str) -> bool:
     try:
-        float(cell)
+        read_number(cell)
     except ValueError:
         return False
-    return "_" not in cell  # Python reads 1_2 as 12
+    return True
 
 
 def _standard_input() -> Table:
@@ -367,33 +367,19 @@ class Arrow(Table):
                         yield Batch(start + first, values[rows], [column[rows] for column in others])
                     start += batch.num_rows
 
-    @contextmanager
-    def _readable(self, part: arrow.ArrowFile) -> Iterator[None]:
-        try:
-            yield
-        except TableError:
-            raise
-        except (ValueError, OSError) as error:  # the errors of Arrow derive from these
-            why = str(error).splitlines()[0][:200]
-            kind = part.path.suffix.removeprefix(".").capitalize()
-            raise TableError(f"{part.path.name} is not a {kind} file, or is damaged: {why}") from error
+    def _readable(self, part: arrow.ArrowFile) -> AbstractContextManager[None]:
+        return readable(part.path.name, f"a {part.path.suffix.removeprefix('.').capitalize()} file")
 
 
 def _array(path: Path, suffix: str) -> Table:
-    try:
+    values: Array
+    with readable(path.name, "an array that can be read"):
         if suffix == ".npy":
-            values = np.load(path, mmap_mode="r")
+            values = np.lib.format.open_memmap(path, mode="r")
         elif suffix == ".npz":
             values = _one_of(path)
         else:
             values = extra("zarr", "io").open(str(path), mode="r")
-    except TableError:
-        raise
-    except (ValueError, OSError, EOFError, KeyError) as error:
-        why = str(error).splitlines()[0][:200]
-        if "objects" in str(error) or "pickle" in str(error):
-            why = "it is no array, or holds Python objects"
-        raise TableError(f"{path.name} is not an array that can be read: {why}") from error
     shape = getattr(values, "shape", ())
     if len(shape) != 2 or not min(shape):
         raise TableError(f"{path.name} must hold one array of rows and columns; it has shape {tuple(shape)}.")
@@ -404,14 +390,14 @@ def _array(path: Path, suffix: str) -> Table:
 
 def _one_of(path: Path) -> Array:
     """Return the array of an npz file: the sparse matrix of ``scipy.sparse.save_npz``, the only array, or X."""
-    found = np.load(path)
-    names = list(found)
-    if {"format", "shape", "data"} <= set(names):
-        rows: Array = SparseFile.of(path).values
-        return rows
-    if len(names) != 1 and "X" not in names:
-        raise TableError(
-            f"{path.name} holds {len(names)} arrays ({join_names(names)}); one, or one called X, is needed."
-        )
-    values: Array = found["X" if "X" in names else names[0]]
-    return values
+    with open(path, "rb") as file, np.load(file) as found:
+        names = list(found)
+        if {"format", "shape", "data"} <= set(names):
+            rows: Array = SparseFile.of(path).values
+            return rows
+        if len(names) != 1 and "X" not in names:
+            raise TableError(
+                f"{path.name} holds {len(names)} arrays ({join_names(names)}); one, or one called X, is needed."
+            )
+        values: Array = found["X" if "X" in names else names[0]]
+        return values

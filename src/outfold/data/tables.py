@@ -14,6 +14,7 @@ import numpy as np
 
 from .._runtime.typing import Array, Sliceable
 from ..exceptions import TableError
+from .sources import readable
 from .sparse_rows import SparseRows
 
 BATCH_CELLS = 1 << 19  # cells (rows times columns) in a batch, about
@@ -169,8 +170,9 @@ class Matrix(Table):
         return self._block(start, stop)[:, self._columns(features)]
 
     def _block(self, start: int, stop: int) -> Array:
-        rows = self.values[start:stop]
-        return np.array(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=float, order="C")
+        with readable(self.told, "an array that can be read"):
+            rows = self.values[start:stop]
+            return np.array(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=float, order="C")
 
     def _columns(self, features: Sequence[str]) -> slice | list[int]:
         at = {name: number for number, name in enumerate(self.numeric)}

@@ -50,6 +50,13 @@ def is_missing(cell: str) -> bool:
     return cell.strip().lower() in MISSING
 
 
+def read_number(cell: str) -> float:
+    """Return the number in a cell; raise ValueError if there is none."""
+    if "_" in cell:  # Python reads 1_2 as 12
+        raise ValueError
+    return float(cell)
+
+
 def read_blocks(
     file: BinaryIO, names: Sequence[str], features: Sequence[str], carried: Sequence[str], separator: str
 ) -> Iterator[Block]:
@@ -136,7 +143,7 @@ def _floats(column: ArrowColumn) -> Array:
         found = compute.if_else(missing, None, bare).cast(arrow.float64()).to_numpy()
         if np.count_nonzero(np.isnan(found)) == compute.sum(missing).as_py():
             return found
-    return np.array([np.nan if is_missing(cell) else float(cell) for cell in column.to_pylist()])
+    return np.array([np.nan if is_missing(cell) else read_number(cell) for cell in column.to_pylist()])
 
 
 def _whole_records(file: BinaryIO) -> Iterator[bytes]:

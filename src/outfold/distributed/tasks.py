@@ -19,6 +19,7 @@ import numpy as np
 from .._runtime.extras import extra
 from .._runtime.threads import available_cores
 from .._runtime.typing import Array
+from ..data.tables import join_names
 from ..exceptions import ClusterError
 
 IN_FLIGHT = 4  # waves that the cluster works on at the same time
@@ -92,10 +93,27 @@ def is_array(X: object) -> TypeGuard[DaskArray]:
 
 def as_array(X: object, lengths: bool | None = None) -> DaskArray:
     """Return a Dask array, or the values of a DataFrame; with ``lengths`` the sizes of its parts are computed."""
-    found = X.to_dask_array(lengths) if is_frame(X) else X
+    found: object = X
+    if is_frame(X):
+        meta = X._meta
+        ordered = X.map_partitions(order_columns, list(meta.columns), meta=meta) if meta.ndim == 2 else X
+        found = ordered.to_dask_array(lengths)
     if not is_array(found):
         raise ValueError(f"A Dask array of rows and columns is needed, or a DataFrame; got {X!r}.")
     return found
+
+
+def order_columns(part: Any, names: list[Any]) -> Any:
+    """Return a partition of a DataFrame with its columns in the order of the whole; refuse one with other columns."""
+    there = list(part.columns)
+    if there == names:
+        return part
+    if len(there) != len(names) or set(there) != set(names):
+        raise ValueError(
+            f"A partition of the Dask DataFrame has the columns {join_names(there)}, and the DataFrame has "
+            f"{join_names(names)}. Make all partitions with the same columns."
+        )
+    return part[names]
 
 
 # -- clusters ------------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from scipy.sparse import issparse
 
 from .._runtime.typing import Array
 from ..data import writers
-from ..data.sources import Wanted
+from ..data.sources import Wanted, block_numbers, check_rows
 from ..data.sparse_rows import as_rows
 from ..methods.base import SpectralEstimator
 from ..trust import LEVEL, RowFacts, Trust
 from . import rows as dask_rows
-from .tasks import DaskArray, DaskFrame, Delayed, as_array, is_frame, travelling
+from .tasks import DaskArray, DaskFrame, Delayed, as_array, is_frame, order_columns, travelling
 
 # about the training rows only: `_light` leaves them out of the model that is sent to workers
 UNNEEDED_ATTRIBUTES = ("embedding_", "labels_", "spectral_", "_past")
@@ -167,7 +167,8 @@ def _block(
     if block_info and block_info.get(0):
         start = block_info[0]["array-location"][0][0]
     table = as_rows(rows) if issparse(rows) else np.asarray(rows)
-    found = look.columns(estimator, table, 0 if start is None or np.isnan(start) else int(start))
+    start = 0 if start is None or np.isnan(start) else int(start)
+    found = look.columns(estimator, _check_numbers(estimator, table, start, "the Dask array"), start)
     return np.column_stack(list(found)).astype(kind, copy=False)
 
 
@@ -182,12 +183,21 @@ def _split_array(table: DaskArray, look: Request) -> DaskArray | Trust | tuple[D
     return (table[:, :count], trust) if count else trust
 
 
+def _check_numbers(estimator: SpectralEstimator, rows: Array, start: int, told: str) -> Array:
+    """Return rows as numbers; raise ValueError with the number of the row if one cannot be embedded."""
+    rows = block_numbers(rows, start)
+    if not estimator._takes_nan():
+        check_rows(rows, start, told)
+    return rows
+
+
 # -- frames --------------------------------------------------------------------------------
 
 
 def _frame(X: DaskFrame, model: Delayed, look: Request) -> DaskFrame | tuple[DaskFrame, DaskFrame]:
     """Return lazy Dask DataFrames with the columns of ``look`` and the index of X."""
-    frame = X.map_partitions(_partition, model, look, meta=_partition(X._meta, None, look))
+    meta = _partition(X._meta, None, look, [])
+    frame = X.map_partitions(_partition, model, look, list(X._meta.columns), meta=meta)
     if look.label:
         return frame["cluster"]
     if look.embedding and look.trust:
@@ -195,8 +205,11 @@ def _frame(X: DaskFrame, model: Delayed, look: Request) -> DaskFrame | tuple[Das
     return frame
 
 
-def _partition(rows: Any, estimator: SpectralEstimator | None, look: Request) -> Any:
-    found = dict(zip(look.names, look.columns(estimator, np.asarray(rows), 0)))
+def _partition(rows: Any, estimator: SpectralEstimator | None, look: Request, names: list[Any]) -> Any:
+    values = np.asarray(order_columns(rows, names) if names else rows)
+    if estimator is not None:
+        values = _check_numbers(estimator, values, 0, "a partition of the Dask DataFrame")
+    found = dict(zip(look.names, look.columns(estimator, values, 0)))
     for name, kind in (("flag", bool), ("cluster", np.int64)):
         if name in found:
             found[name] = found[name].astype(kind)

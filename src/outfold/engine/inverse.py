@@ -13,6 +13,7 @@ from ..extensions import Auto
 from ..extensions.samples import Extension, FittedExtension, Samples
 from . import cross_fit
 
+LARGEST = 1e300  # larger scaled coordinates count as this: sums of them overflow
 SAMPLES_UP_TO = 10_000  # the inverse is fitted to a random sample of this size if there are more samples
 
 
@@ -52,5 +53,7 @@ class InverseModel(FittedExtension):
         )
 
     def embed(self, Z: Array, runner: Threads) -> Array:
-        result: Array = self.model.embed(np.asarray(Z, dtype=float) / self.scale, runner)
+        with np.errstate(over="ignore"):
+            scaled = np.clip(np.asarray(Z, dtype=float) / self.scale, -LARGEST, LARGEST)
+        result: Array = self.model.embed(scaled, runner)
         return result

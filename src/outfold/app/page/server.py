@@ -66,6 +66,7 @@ def routes(shown: Page) -> list[BaseRoute]:
     """Return the routes of the page. The page uses relative addresses, so a proxy may serve it under any path."""
     live = {"bytes": NEW_BYTES, "rows": NEW_ROWS}
     facts, streams = json.dumps(shown.describe(live=live), allow_nan=False), shown.cloud.streams
+    numbered = {str(number): stream for number, stream in enumerate(streams)}
     turn = threading.Lock()  # dropped tables are embedded one at a time
 
     def embedded(body: bytes, told: str) -> bytes:
@@ -82,9 +83,9 @@ def routes(shown: Page) -> list[BaseRoute]:
 
     async def data(request: Request) -> Response:
         number = request.path_params["number"]
-        if number >= len(streams):
+        if number not in numbered:
             raise policy.Refused(404, f"There are {len(streams)} columns.")
-        raw = await run_in_threadpool(streams[number].raw)
+        raw = await run_in_threadpool(numbered[number].raw)
         return Response(raw, media_type="application/octet-stream")
 
     async def new(request: Request) -> Response:
@@ -102,7 +103,7 @@ def routes(shown: Page) -> list[BaseRoute]:
         "/page.js": server.answer_with(lambda: page_html.asset("page.js"), "text/javascript"),
         "/page.css": server.answer_with(lambda: page_html.asset("page.css"), "text/css"),
         "/facts": server.answer_with(lambda: facts),
-        "/data/{number:int}": data,
+        "/data/{number}": data,
     }
     return [*(Route(path, ask, methods=["GET"]) for path, ask in places.items()), Route("/new", new, methods=["POST"])]
 

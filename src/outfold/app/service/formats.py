@@ -32,8 +32,8 @@ HEADER_BYTES = 4096  # bytes of the header of an npy file, at most
 PART_CELLS = 20_000  # numbers that are written to JSON at a time
 OTHER_COLUMNS = 1000  # columns that a table may have besides those of the model
 _NPY = re.compile(
-    rb"\{\s*'descr'\s*:\s*'([<>|][fiu][1248])'\s*,\s*'fortran_order'\s*:\s*(True|False)\s*,"
-    rb"\s*'shape'\s*:\s*\(([0-9, ]{1,60})\)\s*,?\s*\}\s*"
+    rb"\{[ \n]*'descr'[ \n]*:[ \n]*'([<>|][fiu][1248])'[ \n]*,[ \n]*'fortran_order'[ \n]*:[ \n]*(True|False)[ \n]*,"
+    rb"[ \n]*'shape'[ \n]*:[ \n]*\(((?:(?:0|[1-9][0-9]{0,19}), ?)*(?:0|[1-9][0-9]{0,19})?)\)[ \n]*,?[ \n]*\}[ \n]*"
 )
 _RECORD_BATCH = "record batch"
 

@@ -35,6 +35,7 @@ class _Protocol(H11Protocol):
     limits = Limits()
     _due: asyncio.TimerHandle | None = None  # ends the connection if the headers are late
     _stalled: asyncio.TimerHandle | None = None  # ends the connection if the client does not read the answer
+    _half_closed = False  # whether the client has sent all that it will send
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -54,11 +55,23 @@ class _Protocol(H11Protocol):
         """Keep the connection open for the answer: a client that has sent its whole request may still read."""
         if self.cycle is None or self.cycle.response_complete:
             return False
-        if self.conn.their_state in (h11.DONE, h11.MUST_CLOSE):
-            self.cycle.keep_alive = False
-            return True
-        self._end(400, "The request ended before its body did.")
+        self._half_closed = True
+        self._finish()
         return True
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()  # begins to answer the next request, if the client has sent one already
+        if self._half_closed and not self.transport.is_closing():
+            self._finish()
+
+    def _finish(self) -> None:
+        """Close the connection after the answer to the last request of a client that sends no more."""
+        if self.cycle.response_complete:
+            self.transport.close()
+        elif self.conn.their_state is h11.SEND_BODY:
+            self._end(400, "The request ended before its body did.")
+        elif not self.conn.trailing_data[0]:
+            self.cycle.keep_alive = False
 
     def pause_writing(self) -> None:
         super().pause_writing()
