@@ -303,6 +303,9 @@ def test_what_is_no_file_is_refused(tmp_path):
         load(tmp_path / "nowhere")
     with pytest.raises(ModelFileError, match="not a file: a folder"):
         load(tmp_path)
+    for path in ("\0bad", "a\0"):
+        with pytest.raises(ModelFileError, match=r"cannot be the path of a file .*Name another"):
+            load(path)
 
 
 def test_a_newer_format_says_so(content, tmp_path):

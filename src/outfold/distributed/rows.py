@@ -341,6 +341,8 @@ def write(table: DaskArray, path: Path, suffix: str, names: Sequence[str]) -> No
             )
         work.append((block, task))
     deque(run_tasks(work, "writing", max(tasks.IN_FLIGHT, 2 * worker_threads())), maxlen=0)
+    for left in path.glob("*.part"):  # of workers that died while they wrote; others wrote these parts
+        left.unlink(missing_ok=True)
 
 
 def _even(table: DaskArray) -> DaskArray:

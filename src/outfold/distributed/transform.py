@@ -213,6 +213,6 @@ def _write(table: DaskArray, path: Path, look: Request, out: str | Path) -> str 
             f"out={str(out)!r}: rows of Dask's go to a path ending in .zarr or .parquet (a folder of files), without "
             "return_trust. Other places take what the lazy result gives: transform(X).compute(), .to_zarr, ..."
         )
-    with writers.replacing(path) as beside:
+    with writers.replacing(path, folder=True) as beside:
         dask_rows.write(table, beside, path.suffix, look.names)
     return out
