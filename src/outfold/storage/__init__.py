@@ -224,9 +224,9 @@ DOCUMENT_KEYS = {"format", "outfold", "numpy", "embedding", "estimator", "prepar
 def _refusal(container: Container, error: Exception) -> ModelFileError:
     if isinstance(error, ModelFileError):
         return error
-    return container.wrong(
-        str(error)[:300] if isinstance(error, Wrong) else f"{type(error).__name__}: {str(error)[:300]}"
-    )
+    if isinstance(error, Wrong):
+        return container.wrong(str(error)[:300])
+    return container.wrong(f"its parts are not those of a model ({type(error).__name__}: {str(error)[:300]})")
 
 
 def _check_readable(container: Container) -> None:
@@ -501,7 +501,10 @@ def _check_options(estimator: Any) -> None:
         able.landmarks = 2  # stands for the stored points, which are not read yet
     if hasattr(able, "memory"):
         able.memory = 1  # "auto" would measure the free memory
-    able._recipe()
+    try:
+        able._recipe()
+    except (ValueError, TypeError) as error:
+        raise Wrong(f"its parameters are not those of a fit: {str(error).rstrip('.')}") from error
 
 
 # Imported, and their annotations read, now: so that reading a file imports, compiles and evaluates nothing.
