@@ -149,3 +149,17 @@ def test_a_refit_forgets_the_old_way_back():
     assert model.inverse_transform(model.embedding_).min() > 90
     fresh = DiffusionMaps(2, inverse="kernel_ridge").fit(moved)
     assert model.round_trip_error_ == fresh.round_trip_error_ != before
+
+
+def test_two_rows_have_no_inverse_and_three_have_one():
+    rows = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]])
+    with pytest.raises(ValueError, match="no inverse transform of 2 distinct rows: .*Fit 3 rows or more"):
+        ClassicalMDS(1).fit(rows[:2]).inverse_transform([[0.0]])
+    assert np.isfinite(ClassicalMDS(1).fit(rows).inverse_transform([[0.0]])).all()
+
+
+def test_a_model_that_embeds_all_rows_at_one_point_has_no_inverse():
+    model = ClassicalMDS(2).fit(np.random.default_rng(0).normal(size=(30, 3)))
+    model.model_ = replace(model.model_, basis=0 * model.model_.basis)
+    with pytest.raises(ValueError, match="no inverse transform: .*at one point, or beyond floating"):
+        model.inverse_transform([[0.0, 0.0]])

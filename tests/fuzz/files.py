@@ -1,8 +1,8 @@
 """Model files that are damaged or forged, by a seed, and what comes of them.
 
 A forged file has right digests, and arrays that lie in it as they should: what is wrong is in the numbers, sizes, types
-and names. It must be refused with :class:`ModelFileError`, or give a model that answers with finite numbers or one of our
-own errors. ``python -m fuzz.files SEED COUNT [NAME ...]`` prints the files that do neither.
+and names. It must be refused with :class:`ModelFileError`, or give a model that answers with finite numbers or one of
+our own errors. ``python -m fuzz.files SEED COUNT [NAME ...]`` prints the files that do neither.
 """
 
 from __future__ import annotations
@@ -353,13 +353,14 @@ def answers(model):
         return
     rows = np.vstack([rows, Z[:6]]) if rows.shape[1] == 3 else rows
     yield "transform", lambda: model.transform(rows)
-    yield "trust", lambda: model.trust(rows).p_value
-    yield "inverse", lambda: model.inverse_transform(np.zeros((3, model._n_features_out)))
+    if hasattr(model, "trust"):
+        yield "trust", lambda: model.trust(rows).p_value
+        yield "inverse", lambda: model.inverse_transform(np.zeros((3, model._n_features_out)))
     if hasattr(model, "predict"):
         yield "predict", lambda: model.predict(rows)
     if hasattr(model, "update") and getattr(model, "updatable", False):
         yield "update", lambda: model.update(rows).transform(rows)
-    yield "text", lambda: (str(model.report_), repr(model), 0.0)[2]
+    yield "text", lambda: (str(getattr(model, "report_", "")), repr(model), 0.0)[2]
 
 
 def outcome(path, mapped):
@@ -411,7 +412,7 @@ def hung(signum, frame):
 
 
 def run(seed, count, names=NAMES):
-    """Try ``count`` files of each model; return how many came to what, and the faults (name, number, mutation, what)."""
+    """Try ``count`` files of each model; return how many came to what, and faults (name, number, mutation, what)."""
     counts, faults = Counter(), []
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")

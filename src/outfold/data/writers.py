@@ -72,7 +72,10 @@ def open_writer(
     path = Path(out)
     if path.suffix not in SUFFIXES:
         raise ValueError(f"out={str(out)!r} must end in {', '.join(SUFFIXES)}, or be an array of shape {shape}.")
-    with replacing(path, folder=path.suffix == ".zarr") as beside, WRITERS[path.suffix](beside, TableLayout(names, dtype, shape[0])) as add:
+    with (
+        replacing(path, folder=path.suffix == ".zarr") as beside,
+        WRITERS[path.suffix](beside, TableLayout(names, dtype, shape[0])) as add,
+    ):
         yield lambda block, rows: add((), rows)
 
 
@@ -111,8 +114,8 @@ def table(out: str | Path, carried: dict[str, object], names: Sequence[str]) -> 
 def replacing(path: Path, *, folder: bool = False) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; it replaces ``path`` at the end, or is removed after an error.
 
-    So ``path`` is always the old file or the complete new one. A link stays a link: the file it leads to is replaced, or
-    made if there is none. A new file has the permissions that the umask leaves, an old one keeps its own. Temporary
+    So ``path`` is always the old file or the complete new one. A link stays a link: the file it leads to is replaced,
+    or made if there is none. A new file has the permissions that the umask leaves, an old one keeps its own. Temporary
     files of killed writers are removed first. ``folder`` says that the writer makes a folder: there is nothing at the
     temporary path then, and else an empty file.
     """
