@@ -1,5 +1,7 @@
 """The way back: against scikit-learn, in every method, with every extension."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -10,7 +12,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from catalogue import quietly
 from functions import MEASURE, NAMED, X, Z, methods, scikit_ridge
-from outfold import DiffusionMaps, Isomap, KernelPCA, LaplacianEigenmaps, datasets
+from outfold import ClassicalMDS, DiffusionMaps, Isomap, KernelPCA, LaplacianEigenmaps, datasets
 from outfold.extensions import Auto, Barycentric, KernelRidge, LinearMap
 
 S, _ = datasets.s_curve(250, random_state=0)

@@ -161,13 +161,11 @@ def _block(
     estimator: SpectralEstimator,
     look: Request,
     kind: np.dtype[Any],
-    block_info: dict[int, dict[str, Any]] | None = None,
+    block_info: dask_rows.BlockInfo | None = None,
 ) -> Array:
-    start = 0
-    if block_info and block_info.get(0):
-        start = block_info[0]["array-location"][0][0]
+    start = dask_rows.check_block(rows, block_info)
     table = as_rows(rows) if issparse(rows) else np.asarray(rows)
-    found = look.columns(estimator, table, 0 if start is None or np.isnan(start) else int(start))
+    found = look.columns(estimator, table, start)
     return np.column_stack(list(found)).astype(kind, copy=False)
 
 
