@@ -1,4 +1,4 @@
-"""Commands that signals reach at random moments: ``python sweep.py FOLDER SEED COUNT COMMAND ...`` prints the outcome.
+"""Commands that signals reach at random moments: ``python sweep.py FOLDER SEED COUNT stop|kill COMMAND ...`` prints.
 
 Each trial is a fork of this process, which has imported what a command imports, so a moment is one of the work. After
 it, every output is the old file or the new one, nothing else is in the folder or among the temporary files, and the
@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import sys
@@ -26,7 +27,7 @@ TABLE = "rows.csv"
 WORDS = {  # command: words, outputs
     "fit": "fit rows.csv --id id --save m.outfold --out o.csv --picture p.png",
     "fit-slow": "fit rows.csv --id id --method phate --calibrate --save m.outfold",
-    "fit-parts": "fit rows.csv --id id --method roseland --landmarks 60 --save m.outfold --out o.npy",
+    "fit-parts": "fit rows.csv --id id --method roseland --landmarks 60 --seed 0 --save m.outfold --out o.npy",
     "transform": "transform model.outfold rows.csv --trust -o o.csv",
     "transform-npy": "transform model.outfold rows.csv -o o.npy",
     "transform-parquet": "transform model.outfold rows.csv -o o.parquet",
@@ -117,6 +118,8 @@ def trial(folder, name, number, delay, news):
     left = {path.name for path in folder.iterdir()} - {*INPUTS, *OUTPUTS, "temporary", "papers"}
     left |= {path.name for path in (folder / "temporary").iterdir() if not path.name.startswith("outfold-loops")}
     left |= {path.name for path in (folder / "papers").rglob("*.part")}
+    if number == signal.SIGKILL:  # partial files stay, and the next run to the same outputs removes them
+        left = {name for name in left if not re.fullmatch(r"\..*\.(part|old)", name) and not name.startswith("outfold")}
     if left:
         faults.append(f"left behind: {sorted(left)}")
     return faults, code, seconds
@@ -137,9 +140,9 @@ def put(folder, olds):
             file.write_bytes(content)
 
 
-def sweep(folder, seed, count, names):
+def sweep(folder, seed, count, names, numbers=(signal.SIGINT, signal.SIGTERM)):
     """Faults, and what came of ``count`` signals to each command."""
-    draw, faults, codes, slowest = random.Random(seed), [], Counter(), (0.0, "")
+    draw, faults, codes, slowest, early = random.Random(seed), [], Counter(), (0.0, ""), []
     prepare(folder)
     for name in names:
         put(folder, {})
@@ -153,17 +156,24 @@ def sweep(folder, seed, count, names):
         for trial_number in range(count):
             old = {n: draw.choice([None, {"old": b"old"} if n.endswith("zarr") else b"old"]) for n in news}
             put(folder, old)
-            number = draw.choice([signal.SIGINT, signal.SIGTERM])
+            number = draw.choice(numbers)
             delay = draw.uniform(0, 1.1 * lasts)
             wrong, code, seconds = trial(folder, name, number, delay, {n: (old[n], new) for n, new in news.items()})
             faults += [f"{name}, trial {trial_number}, signal {number} after {delay:.3f} s: {text}" for text in wrong]
+            if number == signal.SIGKILL:
+                run(folder, WORDS[name])
+                parts = [path.name for path in folder.iterdir() if path.name.endswith((".part", ".old"))]
+                faults += [f"{name}, trial {trial_number}: the next run left {parts}"] if parts else []
             codes[str(code)] += 1
+            if code is not None and code < 0:
+                early.append(f"{name} after {delay:.3f} of {lasts:.3f} s")
             slowest = max(slowest, (seconds, f"{name} after {delay:.3f} s"))
-    return {"faults": faults, "codes": codes, "slowest": slowest}
+    return {"faults": faults, "codes": codes, "slowest": slowest, "outside": early}
 
 
 if __name__ == "__main__":
     place = pathlib.Path(sys.argv[1]) / "work"
     place.mkdir()
-    result = sweep(place, int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:] or list(WORDS))
+    ends = (signal.SIGKILL,) if sys.argv[4] == "kill" else (signal.SIGINT, signal.SIGTERM)
+    result = sweep(place, int(sys.argv[2]), int(sys.argv[3]), sys.argv[5:] or list(WORDS), ends)
     print(json.dumps(result))

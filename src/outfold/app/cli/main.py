@@ -27,10 +27,12 @@ SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # each ends a command as Ctrl-C does:
 def _interrupted_by_signals() -> Iterator[list[int]]:
     """Yield the list of signals that have come; each raises ``KeyboardInterrupt``, unless the caller has it ignored."""
     heard: list[int] = []
+    working = True
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        heard.append(number)
-        raise KeyboardInterrupt
+        if working:
+            heard.append(number)
+            raise KeyboardInterrupt
 
     before = {}
     if threading.current_thread() is threading.main_thread():
@@ -40,6 +42,7 @@ def _interrupted_by_signals() -> Iterator[list[int]]:
     try:
         yield heard
     finally:
+        working = False  # a signal from now on finds nothing to interrupt
         for number, handler in before.items():
             signal.signal(number, handler)
 
