@@ -63,7 +63,8 @@ def check_block(rows: Array, info: BlockInfo | None) -> int:
     if start is None or np.isnan(start) or np.isnan(stop):
         return 0
     told = f"the Dask array ({' x '.join(map(str, info[0]['shape']))} in {info[0]['num-chunks'][0]} parts)"
-    Place(int(info[0]["chunk-location"][0]), int(start), int(stop), int(columns), told).check(rows)
+    part = int(info[0]["chunk-location"][0])
+    PartSpan(part=part, start=int(start), stop=int(stop), columns=int(columns), told=told).check(rows)
     return int(start)
 
 
@@ -103,14 +104,14 @@ class DaskRows(PartitionedRows):
         found = zip(ends, self.values.chunks[0], self.values.to_delayed()[:, 0])
         return [(slice(end - size, end), part) for end, size, part in found if size]
 
-    def _place(self, block: slice) -> Place:
+    def _span(self, block: slice) -> PartSpan:
         """Return what is known of the rows ``block``, which lie in one part."""
         number = int(np.searchsorted(np.cumsum(self.values.chunks[0]), block.start, side="right"))
-        return Place(number, block.start, block.stop, self.shape[1], str(self))
+        return PartSpan(part=number, start=block.start, stop=block.stop, columns=self.shape[1], told=str(self))
 
     def pieces(self) -> Iterator[Array]:
         for (block, _), rows in zip(self._parts, run_tasks(self._parts, "reading")):
-            yield self._place(block).check(as_rows(rows))
+            yield self._span(block).check(as_rows(rows))
 
     def take(self, index: Array) -> Array:
         wanted = []
@@ -118,7 +119,7 @@ class DaskRows(PartitionedRows):
             a, b = np.searchsorted(index, [block.start, block.stop])
             if b > a:
                 task = make_task("drawing rows", _take, block)
-                wanted.append((block, task(part, index[a:b] - block.start, self._place(block))))
+                wanted.append((block, task(part, index[a:b] - block.start, self._span(block))))
         return stack_rows([*run_tasks(wanted, "drawing rows", 256)] or [np.empty((0, self.shape[1]))])
 
     def beside(self, tables: Sequence[Source]) -> DaskRows:
@@ -149,7 +150,7 @@ class DaskRows(PartitionedRows):
         for at in range(0, len(parts), wave):
             answers: list[list[Delayed]] = [[] for _ in range(pieces)]
             for block, part in parts[at : at + wave]:
-                given = (node, part, _weight(measure, block), self._place(block))
+                given = (node, part, _weight(measure, block), self._span(block))
                 if apart:
                     found = [make_task(title, _look_at, block)(*given, piece) for piece in range(pieces)]
                 else:
@@ -170,8 +171,8 @@ class DaskRows(PartitionedRows):
         return f"the Dask array ({self.shape[0]} x {self.shape[1]} in {self.values.numblocks[0]} parts)"
 
 
-@dataclass(frozen=True)
-class Place:
+@dataclass(frozen=True, kw_only=True)
+class PartSpan:
     """Where rows lie in a Dask array: the number of their part, first row, end, and columns."""
 
     part: int
@@ -207,26 +208,26 @@ def _rest(rows: Array, start: int) -> Array:
     return rows[start:]
 
 
-def _take(rows: Array, index: Array, place: Place) -> Array:
-    chosen = place.check(as_rows(rows))[index]
+def _take(rows: Array, index: Array, span: PartSpan) -> Array:
+    chosen = span.check(as_rows(rows))[index]
     try:
-        return check_rows(chosen, place.start, place.told)
+        return check_rows(chosen, span.start, span.told)
     except ValueError:
-        check_rows(rows, place.start, place.told)  # raises with the number of the row in the whole array
+        check_rows(rows, span.start, span.told)  # raises with the number of the row in the whole array
         raise
 
 
-def _look_at(look: Callable[..., Answer], rows: Array, weight: Array | float, place: Place, *piece: int) -> Answer:
+def _look_at(look: Callable[..., Answer], rows: Array, weight: Array | float, span: PartSpan, *piece: int) -> Answer:
     """Check the rows of a part and return ``look`` of them. Runs on a worker, on one thread."""
-    points = place.check(check_rows(rows, place.start, place.told))
+    points = span.check(check_rows(rows, span.start, span.told))
     if np.ndim(weight) and np.shape(weight) != (len(points),):
         raise ValueError(
-            f"Part {place.part} of sample_weight has shape {np.shape(weight)} for {len(points)} rows, those from "
-            f"{place.start} to {place.stop - 1} of {place.told}. Its chunks say otherwise: call compute_chunk_sizes()."
+            f"Part {span.part} of sample_weight has shape {np.shape(weight)} for {len(points)} rows, those from "
+            f"{span.start} to {span.stop - 1} of {span.told}. Its chunks say otherwise: call compute_chunk_sizes()."
         )
     measure = np.broadcast_to(np.asarray(weight, dtype=float), len(points))
     with one_thread():
-        return look(points, measure, place.start, *piece)
+        return look(points, measure, span.start, *piece)
 
 
 def _tree(join: Join[Any], answers: list[Delayed]) -> Delayed:

@@ -39,7 +39,7 @@ LARGE_PARAMETERS = ("landmarks", "target")  # parameters that may be as large as
 SIZES = ("n_features_in_", "_n_features_out", "report_")  # read first: they fix the shapes that arrays must have
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Attribute:
     """An attribute of a fitted estimator: its kind, or the axes of an array as letters in brackets."""
 
@@ -60,7 +60,12 @@ def stored_attributes(kind: type) -> dict[str, Attribute]:
             words, *flags = text.split("; ")
             axes = next((flag.removeprefix("axes ") for flag in flags if flag.startswith("axes ")), "")
             found[name] = Attribute(
-                words, "optional" not in flags, "whole" in flags, "rows" in flags, "weights" in flags, axes
+                kind=words,
+                needed="optional" not in flags,
+                whole="whole" in flags,
+                of_rows="rows" in flags,
+                weights="weights" in flags,
+                axes=axes,
             )
     return found
 
@@ -365,11 +370,13 @@ class _Reader(Reader):
         return value
 
 
-def _check_distances(tree: Any, nan: int, sparse: bool) -> None:
+def _check_distances(tree: object, nan: int, sparse: bool) -> None:
     """Refuse distances that do not know missing values, or sparse rows, in a model that takes rows with these."""
     for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
         _check_distances(part, nan, sparse)
-    stored = tree.get("class") if isinstance(tree, dict) else None
+    if not isinstance(tree, dict):
+        return
+    stored = tree.get("class")
     if nan and stored in ("Distances", "Metric") and tree["fields"].get("name") != "nan_euclidean":
         raise Wrong(DO_NOT_KNOW)
     if stored == ("Distances" if sparse else "SparseDistances"):

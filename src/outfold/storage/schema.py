@@ -29,6 +29,7 @@ from .._runtime.typing import (
     SPARSE_ROWS,
     WEIGHTS,
     WHOLE,
+    Array,
     Axes,
     Index,
     Interval,
@@ -178,7 +179,7 @@ def agree(letters: Letters, letter: str, value: int, told: str) -> None:
 EMPTY = frozenset("efmpqrs")  # letters of axes that may have no entry
 
 
-def check_type(value: Any, told: str, *, whole: bool = False) -> None:
+def check_type(value: object, told: str, *, whole: bool = False) -> None:
     """Refuse arrays of other numbers than those we compute with."""
     array = value.data if isinstance(value, csr_array) else value
     if isinstance(array, np.ndarray) and array.dtype.name not in (WHOLE_TYPES if whole else FLOAT_TYPES):
@@ -188,7 +189,7 @@ def check_type(value: Any, told: str, *, whole: bool = False) -> None:
 WHOLE_TYPES, FLOAT_TYPES = ("int32", "int64"), ("float32", "float64")
 
 
-def check_weights(value: Any, told: str) -> None:
+def check_weights(value: Array, told: str) -> None:
     if value.size and not ((value >= 0).all() and 0 < value.sum() < np.inf):
         raise Wrong(f"{told} must be weights: none below 0, and some above")
 

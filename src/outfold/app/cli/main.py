@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import click
 
@@ -50,11 +49,12 @@ def _interrupted_by_signals() -> Iterator[list[int]]:
 class _Polite(click.Group):
     """A command group that reports an exception as one sentence; with ``--debug`` it shows the traceback."""
 
-    def main(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401
+    def main(self, *args: object, **settings: object) -> object:  # type: ignore[override]
         """Run a command. One that a signal ended exits with 128 + its number, as shells say it: 130 after Ctrl-C."""
         with _interrupted_by_signals() as heard:
+            run: Callable[..., object] = super().main
             try:
-                return super().main(*args, **settings)
+                return run(*args, **settings)
             except SystemExit as end:
                 if heard and end.code == 1:
                     raise SystemExit(128 + heard[0]) from end
