@@ -173,7 +173,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         "model_": "model; axes d c n>a",
         "report_": "Report Encoded",
         "embedding_": "[r c]; optional; rows",
-        "calibration_": "Calibration; optional",
+        "calibration_": "Calibration; optional; axes f",
         "_training_sample": "TrainingSample None; optional; axes d",
         "_way_back": "WayBack; optional; axes d>c c>d",
     }

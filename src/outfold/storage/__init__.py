@@ -342,6 +342,7 @@ class _Reader(Reader):
         lazily = lazily and tree["estimator"] != "Islands"  # its pieces are checked against each other below
         sealed: dict[str, Callable[[], Any]] = {}
         letters = {"given": int(given), "nan": int("nan_euclidean" in str(params.get("metric")))}
+        letters["f"] = 1 if given else 4  # facts that errors are predicted from: of a precomputed matrix, support alone
         letters["normalized"] = int(params.get("normalize_rows") is True)
         if "landmarks_" in state:
             _check_distances(state.get("model_"), letters["nan"], "rows" in state["landmarks_"])

@@ -282,11 +282,6 @@ def _of_its_rule(values: dict[str, Any], letters: Letters) -> None:
         raise Wrong("SpectralModel has no scale, and its rule no rows of its anchors")
 
 
-def _by_facts(values: dict[str, Any], letters: Letters) -> None:
-    if letters["f"] not in (1, 4):  # support alone, or all facts
-        raise Wrong(f"Calibration predicts errors from {letters['f']} facts")
-
-
 def _of_degrees(values: dict[str, Any], letters: Letters) -> None:
     if letters["q"] not in (2, 4):
         raise Wrong(f"LowRankRule has {letters['q']} columns of degrees, not 2 or 4")
@@ -422,7 +417,6 @@ def _of_features(values: dict[str, Any], letters: Letters) -> None:
 FURTHER: dict[str, Callable[[dict[str, Any], Letters], None]] = {
     "Preparation": _of_columns,
     "SpectralModel": _of_its_rule,
-    "Calibration": _by_facts,
     "Past": _of_all_landmarks,
     "LowRankRule": _of_degrees,
     "RateRule": _through_nearest,
