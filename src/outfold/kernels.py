@@ -17,7 +17,7 @@ from . import neighbors
 from ._loops import centred_values
 from ._loops.elementwise import exponential, exponential_less_one
 from ._runtime.threads import Threads, row_blocks
-from ._runtime.typing import POSITIVE, WHOLE, Array, Axes, Interval
+from ._runtime.typing import POSITIVE, WEIGHTS, WHOLE, Array, Axes, Interval
 from .bandwidths import NO_BANDWIDTH, Bandwidth, BandwidthRule, Fixed, Neighbor, PairStatistics, Percentile
 from .data.places import find_places
 from .data.sparse_rows import SparseRows
@@ -396,7 +396,7 @@ class GivenValues(ValueGeometry):
     """
 
     anchors: Annotated[Array, Axes("n"), WHOLE]  # indices of the training columns
-    measure: Annotated[Array, Axes("n")]
+    measure: Annotated[Array, Axes("n"), WEIGHTS]
     lowest: float
     highest: float
     bandwidth: Bandwidth = GIVEN

@@ -27,7 +27,7 @@ from . import neighbors
 from ._loops import selection as selection_loops
 from ._runtime.ownership import own
 from ._runtime.threads import Threads, row_blocks
-from ._runtime.typing import NAN, SPARSE_ROWS, WHOLE, Array, Axes, Interval
+from ._runtime.typing import NAN, SPARSE_ROWS, WEIGHTS, WHOLE, Array, Axes, Interval
 from .bandwidths import Neighbor, Percentile
 from .data.places import count_neighbors, find_places, hash_rows, scramble
 from .data.sources import InMemory, Source
@@ -48,7 +48,7 @@ class Anchors:
 
     points: Annotated[Array, Axes("n d"), NAN, SPARSE_ROWS]
     index: Annotated[Array | None, Axes("n"), WHOLE]
-    measure: Annotated[Array, Axes("n")]
+    measure: Annotated[Array, Axes("n"), WEIGHTS]
     weighed: bool = False  # the measure is that of the rows they are nearest to, with mean 1
 
     def at(self, rows: Array) -> Anchors:

@@ -22,7 +22,7 @@ from scipy.linalg import eigh
 from scipy.stats import binom
 from sklearn.utils.extmath import randomized_svd
 
-from ._runtime.typing import FREE, POSITIVE, WHOLE, Array, Axes, Index, Interval
+from ._runtime.typing import FREE, POSITIVE, RISING, WEIGHTS, WHOLE, Array, Axes, Index, Interval
 from .data.sparse_rows import SparseRows, squares_about
 from .data.weights import weighted_quantile
 
@@ -99,8 +99,8 @@ class Judge:
     names: tuple[str, ...]  # of the facts, the main one first
     start: Annotated[Array, Axes("f")]  # q
     scale: Annotated[Array, Axes("f"), POSITIVE]  # s
-    scores: Annotated[Array, Axes("s"), FREE]  # of training rows, increasing
-    weight: Annotated[Array, Axes("s")]  # of these rows
+    scores: Annotated[Array, Axes("s"), FREE, RISING]  # of training rows, increasing
+    weight: Annotated[Array, Axes("s"), WEIGHTS]  # of these rows
 
     def __post_init__(self) -> None:
         known = {field.name for field in fields(RowFacts)}
@@ -249,7 +249,7 @@ class Isolation:
     count: Annotated[int, Interval(0, "n")]  # neighbours that are counted
     sample: Annotated[Array, Axes("m"), Index("n"), WHOLE]  # some of the rows
     alone: Annotated[Array, Axes("m"), FREE]  # log isolation of these rows, each without itself
-    weight: Annotated[Array, Axes("m")]  # of these rows
+    weight: Annotated[Array, Axes("m"), WEIGHTS]  # of these rows
 
     @classmethod
     def of(cls, ptr: Array, index: Array, squared: Array, measure: Array, most: int = REFERENCE_ROWS) -> Isolation:
@@ -278,6 +278,11 @@ class Isolation:
         """Return isolation and distance of new rows, (rows, 2), from lists of their nearest training rows as CSR."""
         if self.count == 0:
             return np.column_stack([np.ones(len(ptr) - 1), np.sqrt(squared[ptr[:-1]])])
+        if np.diff(ptr).min(initial=self.count) < self.count:
+            raise ValueError(
+                f"A row has {np.diff(ptr).min()} neighbours, and its isolation is a mean over {self.count}. No fit is "
+                "like that, so the model was changed or its file forged: fit again."
+            )
         at = ptr[:-1, None] + np.arange(self.count)
         units, d = self.unit[index[at]], np.sqrt(squared[at])
         return np.column_stack([np.exp(_mean_log(d, units, self.typical)), d[:, 0] / units[:, 0]])
@@ -444,7 +449,9 @@ class Reference:
 
     typical: float  # median log mass
     lowest: float  # log mass that 1 % of the rows are below
-    masses: Annotated[Array | None, Axes("m")] = None  # at even steps of weight, increasing; None: a file of 0.1.0
+    masses: Annotated[Array | None, Axes("m"), RISING] = (
+        None  # at even steps of weight, increasing; None: a file of 0.1.0
+    )
 
     @classmethod
     def of(cls, lonely_log_mass: Array, measure: Array) -> Reference:

@@ -120,12 +120,15 @@ def test_a_count_that_starts_at_zero_does_not_compile_a_loop_twice():
         assert not any("Literal" in str(kind) for kind in types), types
 
 
-def test_an_interrupt_while_numba_looks_at_the_arguments_is_an_interrupt(monkeypatch):
+@pytest.mark.parametrize("depth", [1, 3])
+def test_an_interrupt_while_numba_looks_at_the_arguments_is_an_interrupt(monkeypatch, depth):
     def interrupted(*arguments):
-        try:
-            raise KeyboardInterrupt
-        except KeyboardInterrupt as cause:
-            raise SystemError("returned a result with an exception set") from cause
+        error = KeyboardInterrupt()
+        for _ in range(depth):
+            complaint = SystemError("returned a result with an exception set")
+            complaint.__cause__ = error
+            error = complaint
+        raise error
 
     loop = jit.Loop(lambda: None)
     monkeypatch.setitem(vars(loop), "compiled", interrupted)

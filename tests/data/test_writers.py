@@ -1,6 +1,10 @@
 """Where embeddings and tables go: what is written is read again, and a failure leaves what was there."""
 
 import os
+import pathlib
+import stat
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -68,6 +72,137 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path):
     assert os.listdir(tmp_path) == ["out.npy"]
 
 
+# -- links, permissions and what is no file --------------------------------------------------
+
+
+def put(path, text="new", **how):
+    with replacing(path, **how) as beside:
+        if how.get("folder"):
+            beside.mkdir()
+            beside /= "part"
+        beside.write_text(text)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need rights elsewhere")
+class TestLinks:
+    def test_a_link_stays_one_and_its_target_is_written_beside_itself(self, tmp_path):
+        for folder in ("a", "b", "c"):
+            (tmp_path / folder).mkdir()
+        (tmp_path / "c" / "m").write_text("old")
+        (tmp_path / "b" / "m").symlink_to("../c/m")
+        (tmp_path / "a" / "m").symlink_to(tmp_path / "b" / "m")
+        with replacing(tmp_path / "a" / "m") as beside:
+            assert beside.parent == tmp_path / "c"
+            beside.write_text("new")
+        assert (tmp_path / "a" / "m").is_symlink()
+        assert (tmp_path / "b" / "m").is_symlink()
+        assert not (tmp_path / "c" / "m").is_symlink()
+        assert (tmp_path / "c" / "m").read_text() == "new"
+        assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "c", "m", "m", "m"]
+
+    def test_a_link_to_nothing_makes_its_target(self, tmp_path):
+        (tmp_path / "link").symlink_to("target")
+        put(tmp_path / "link")
+        assert (tmp_path / "target").read_text() == "new"
+        assert os.readlink(tmp_path / "link") == "target"
+        (tmp_path / "far").symlink_to("nowhere/target")
+        with pytest.raises(FileNotFoundError, match=r"far .*nothing was put in its place. Is there such a folder\?"):
+            put(tmp_path / "far")
+
+    def test_links_in_a_circle_are_refused(self, tmp_path):
+        (tmp_path / "a").symlink_to("b")
+        (tmp_path / "b").symlink_to("a")
+        with pytest.raises(OSError, match="Do its links lead in a circle"):
+            put(tmp_path / "a")
+        assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+    def test_a_folder_is_written_through_a_link(self, tmp_path):
+        (tmp_path / "there").mkdir()
+        (tmp_path / "there" / "old").write_text("old")
+        (tmp_path / "link").symlink_to("there")
+        put(tmp_path / "link", folder=True)
+        assert (tmp_path / "link").is_symlink()
+        assert os.listdir(tmp_path / "there") == ["part"]
+        with pytest.raises(IsADirectoryError, match="It is a folder"):
+            put(tmp_path / "link")
+        assert sorted(os.listdir(tmp_path)) == ["link", "there"]
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"\(It is a folder\); nothing was put in its place. Name a file"):
+        put(tmp_path / "folder")
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(NotADirectoryError, match="a folder is to be written"):
+        put(tmp_path / "file", folder=True)
+    with pytest.raises(ValueError, match="holds a null character"):
+        put(tmp_path / "a\0b")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(OSError, match="It is a device or a pipe"):
+            put(tmp_path / "pipe")
+    assert (tmp_path / "file").read_text() == "old"
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".part"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no modes")
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_a_new_file_has_the_mode_of_the_umask_and_an_old_one_keeps_its_own(mask, model, tmp_path):
+    before = os.umask(mask)
+    try:
+        put(tmp_path / "m")
+        model.save(tmp_path / "model")
+        model.transform(X[:9], out=tmp_path / "o.npy")
+        assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o666 & ~mask}
+        for mode in (0o640, 0o600, 0o444, 0o666):
+            os.chmod(tmp_path / "m", mode)
+            with replacing(tmp_path / "m") as beside:
+                assert stat.S_IMODE(beside.stat().st_mode) & 0o077 == 0  # nobody else reads it before it is there
+                beside.write_text("new")
+            assert stat.S_IMODE((tmp_path / "m").stat().st_mode) == mode
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
+def test_a_folder_is_the_old_one_or_the_new_one_whenever_it_is_interrupted(moment, monkeypatch, tmp_path):
+    put(tmp_path / "there", "old", folder=True)
+    rename, calls = pathlib.Path.rename, []
+
+    def interrupted(self, target):
+        if not calls and moment == "before":
+            calls.append(0)
+            raise KeyboardInterrupt
+        calls.append(rename(self, target))
+        if len(calls) == {"before": 0, "between": 1, "after": 2}[moment]:
+            raise KeyboardInterrupt
+        return calls[-1]
+
+    monkeypatch.setattr(pathlib.Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        put(tmp_path / "there", folder=True)
+    assert (tmp_path / "there" / "part").read_text() == ("new" if moment == "after" else "old")
+    assert os.listdir(tmp_path) == ["there"]
+
+
+def test_a_folder_that_was_put_aside_when_its_writer_was_killed_comes_back(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    name = f".there.{writers._MACHINE}-{process.pid}-00000000"
+    for suffix, text in ((".old", "old"), (".part", "whole")):
+        (tmp_path / f"{name}{suffix}").mkdir()
+        (tmp_path / f"{name}{suffix}" / "part").write_text(text)
+
+    def failing():
+        with replacing(tmp_path / "there", folder=True):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        failing()
+    assert os.listdir(tmp_path) == ["there"]
+    assert (tmp_path / "there" / "part").read_text() == "old"
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".npy", ".zarr", ".h5ad"])
 def test_what_is_written_is_read_again(tmp_path, suffix):
     for name in {".parquet": ["pyarrow"], ".zarr": ["zarr"], ".h5ad": ["anndata"]}.get(suffix, []):
@@ -90,7 +225,9 @@ def test_what_is_written_is_read_again(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy", ".zarr"])
 def test_an_error_on_the_way_leaves_the_old_file(tmp_path, suffix):
     path = tmp_path / f"out{suffix}"
-    path.write_text("old")
+    old = path / "zarr.json" if suffix == ".zarr" else path
+    old.parent.mkdir(exist_ok=True)
+    old.write_text("old")
 
     def interrupted():
         with writers.table(path, {}, ["a"]) as add:
@@ -99,7 +236,7 @@ def test_an_error_on_the_way_leaves_the_old_file(tmp_path, suffix):
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert path.read_text() == "old"
+    assert old.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 

@@ -52,6 +52,39 @@ def test_bad_values_are_named_by_their_row():
         Roseland(landmarks=50, random_state=0).fit(X).transform(lazy(rows, 100)).compute()
 
 
+def shorter(values, chunks, part, rows):
+    """An array one of whose parts has fewer rows, or more, than the array says."""
+
+    def change(block, block_info=None):
+        return np.resize(block, (rows, *block.shape[1:])) if block_info[0]["chunk-location"][0] == part else block
+
+    return lazy(values, chunks).map_blocks(change, dtype=float)
+
+
+@pytest.mark.parametrize("rows", [99, 101, 0])
+def test_a_part_of_another_length_than_the_array_says_is_refused_by_its_number(rows):
+    X_ = shorter(X, 100, 2, rows)
+    told = rf"Part 2 of the Dask array \(600 x 3 in 6 parts\) should hold rows 200 to 299, .* shape is \({rows}, 3\)"
+    for method in (
+        Roseland(landmarks=50, random_state=0),
+        Roseland(landmarks=landmarks.Points(X[:50])),
+        DiffusionMaps(landmarks=50, random_state=0),
+    ):
+        with pytest.raises(ValueError, match=told):
+            method.fit(X_)
+    model = Roseland(landmarks=50, random_state=0).fit(X)
+    with pytest.raises(ValueError, match=told):
+        model.transform(X_).compute()
+    with pytest.raises(ValueError, match=told):
+        model.trust(X_).p_value.compute()
+
+
+def test_a_part_of_the_weights_of_another_length_is_refused():
+    weights = shorter(np.ones(600) + (np.arange(600) % 2), 100, 3, 90)
+    with pytest.raises(ValueError, match=r"Part 3 of sample_weight has shape \(90,\) for 100 rows, those from 300"):
+        Roseland(landmarks=landmarks.Points(X[:50])).fit(lazy(X, 100), sample_weight=weights)
+
+
 @pytest.mark.parametrize(
     ("weights", "message"),
     [

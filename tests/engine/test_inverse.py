@@ -1,5 +1,7 @@
 """The way back: against scikit-learn, in every method, with every extension."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -10,7 +12,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from catalogue import quietly
 from functions import MEASURE, NAMED, X, Z, methods, scikit_ridge
-from outfold import DiffusionMaps, Isomap, KernelPCA, LaplacianEigenmaps, datasets
+from outfold import ClassicalMDS, DiffusionMaps, Isomap, KernelPCA, LaplacianEigenmaps, datasets
 from outfold.extensions import Auto, Barycentric, KernelRidge, LinearMap
 
 S, _ = datasets.s_curve(250, random_state=0)
@@ -155,3 +157,17 @@ def test_a_refit_forgets_the_old_way_back():
 def test_the_largest_coordinates_go_back_to_finite_features(value):
     found = DiffusionMaps(2).fit(X).inverse_transform(np.array([[value, -value], [0.0, value]]))
     assert np.isfinite(found).all()
+
+
+def test_two_rows_have_no_inverse_and_three_have_one():
+    rows = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]])
+    with pytest.raises(ValueError, match="no inverse transform of 2 distinct rows: .*Fit 3 rows or more"):
+        ClassicalMDS(1).fit(rows[:2]).inverse_transform([[0.0]])
+    assert np.isfinite(ClassicalMDS(1).fit(rows).inverse_transform([[0.0]])).all()
+
+
+def test_a_model_that_embeds_all_rows_at_one_point_has_no_inverse():
+    model = ClassicalMDS(2).fit(np.random.default_rng(0).normal(size=(30, 3)))
+    model.model_ = replace(model.model_, basis=0 * model.model_.basis)
+    with pytest.raises(ValueError, match="no inverse transform: .*at one point, or beyond floating"):
+        model.inverse_transform([[0.0, 0.0]])

@@ -1,6 +1,5 @@
 """The model file: damaged and hostile ones are refused, mapped ones are checked."""
 
-import hashlib
 import json
 import os
 import pickle
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from fuzz.files import put_together, taken_apart
 from models import Z, assert_same_model, fitted
 from outfold import DiffusionMaps, KernelPCA, load
 from outfold.exceptions import ModelFileError
@@ -32,28 +32,6 @@ def flipped(content, bit):
     changed = bytearray(content)
     changed[bit // 8] ^= 1 << bit % 8
     return bytes(changed)
-
-
-def taken_apart(content):
-    """Document, entries and arrays of a file."""
-    length = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + length])
-    document = json.loads(header.pop("__metadata__")["outfold"])
-    arrays = {n: content[8 + length :][slice(*e["data_offsets"])] for n, e in header.items()}
-    return document, header, arrays
-
-
-def put_together(document, entries, arrays, *, text=None, change=lambda header: header):
-    """A file with right digests, whatever it holds. ``text`` stands for the document, ``change`` edits the header."""
-    if text is None:
-        document = {**document, "arrays": {n: hashlib.sha256(a).hexdigest() for n, a in arrays.items()}}
-        text = json.dumps(document)
-    header = json.dumps({"__metadata__": {"sha256": "0" * 64, "outfold": text}, **entries}, separators=(",", ":"))
-    header = change(header).encode()
-    header += b" " * (-len(header) % 8)
-    start = len(header).to_bytes(8, "little") + header
-    digest = hashlib.sha256(start).hexdigest().encode()
-    return start.replace(b"0" * 64, digest, 1) + b"".join(arrays.values())
 
 
 def hostile_headers(content):
@@ -303,6 +281,9 @@ def test_what_is_no_file_is_refused(tmp_path):
         load(tmp_path / "nowhere")
     with pytest.raises(ModelFileError, match="not a file: a folder"):
         load(tmp_path)
+    for path in ("\0bad", "a\0"):
+        with pytest.raises(ModelFileError, match=r"cannot be the path of a file .*Name another"):
+            load(path)
 
 
 def test_a_newer_format_says_so(content, tmp_path):

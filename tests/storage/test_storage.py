@@ -434,11 +434,20 @@ def test_a_fit_whose_numbers_are_wrong_is_not_kept(tmp_path):
 # -- writing -------------------------------------------------------------------------------
 
 
-def test_only_its_owner_can_read_a_model(small, tmp_path):
-    (tmp_path / "m").write_text("older")
-    (tmp_path / "m").chmod(0o666)
+@pytest.mark.skipif(os.name != "posix", reason="links need rights elsewhere")
+def test_a_model_is_saved_through_a_link_and_keeps_the_mode_of_the_old_one(small, tmp_path):
+    (tmp_path / "v1").write_text("older")
+    (tmp_path / "v1").chmod(0o640)
+    (tmp_path / "m").symlink_to("v1")
     small.save(tmp_path / "m")
-    assert stat.S_IMODE(os.stat(tmp_path / "m").st_mode) == 0o600
+    assert os.readlink(tmp_path / "m") == "v1"
+    assert stat.S_IMODE((tmp_path / "v1").lstat().st_mode) == 0o640
+    assert_same_model(small, load(tmp_path / "m"))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "f").symlink_to("folder")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        small.save(tmp_path / "f")
+    assert sorted(os.listdir(tmp_path)) == ["f", "folder", "m", "v1"]
 
 
 def test_a_folder_is_not_replaced(small, tmp_path):

@@ -58,7 +58,10 @@ class Loop(Generic[P, R]):
             self.__dict__["compiled"] = self._compile(cached=False)
             return self.compiled(*args, **kwargs)
         except SystemError as error:  # numba returns to Python with the interrupt pending, and Python complains of that
-            if isinstance(error.__cause__, KeyboardInterrupt):
+            cause: BaseException | None = error
+            while isinstance(cause, SystemError):  # each function that it passes complains again
+                cause = cause.__cause__
+            if isinstance(cause, KeyboardInterrupt):
                 raise KeyboardInterrupt from error
             raise
 

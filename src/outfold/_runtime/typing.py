@@ -110,6 +110,8 @@ class Mark:
 
 
 POSITIVE = Mark("positive")  # every entry is > 0
+WEIGHTS = Mark("weights")  # entries are >= 0, and their sum is > 0 and finite
+RISING = Mark("rising")  # no entry is below the one before
 FLAG = Mark("flag")  # a parameter that must be True or False
 FREE = Mark("free")  # may be infinite or NaN
 NAN = Mark("nan")  # an array that may hold NaN, as nan_euclidean takes them

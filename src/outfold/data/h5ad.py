@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,11 @@ def write(path: Path, carried: dict[str, list[Any]], places: Array, names: list[
     found = library.AnnData(obs=frames.DataFrame(columns, index=frames.Index(index, dtype=object)))
     found.obsm["X_outfold"] = places
     found.uns["outfold"] = {"columns": names}
-    found.write_h5ad(path)
+    # In memory first: HDF5 that cannot write to a full disk ends the process with a fault when Python exits.
+    held = io.BytesIO()
+    with extra("h5py", "anndata").File(held, "w") as file:
+        extra("anndata.io", "anndata").write_elem(file, "/", found)
+    path.write_bytes(held.getbuffer())
 
 
 def _text(value: object) -> str:

@@ -10,6 +10,7 @@ import platform
 import re
 import secrets
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +72,10 @@ def open_writer(
     path = Path(out)
     if path.suffix not in SUFFIXES:
         raise ValueError(f"out={str(out)!r} must end in {', '.join(SUFFIXES)}, or be an array of shape {shape}.")
-    with replacing(path) as beside, WRITERS[path.suffix](beside, TableLayout(names, dtype, shape[0])) as add:
+    with (
+        replacing(path, folder=path.suffix == ".zarr") as beside,
+        WRITERS[path.suffix](beside, TableLayout(names, dtype, shape[0])) as add,
+    ):
         yield lambda block, rows: add((), rows)
 
 
@@ -102,50 +106,121 @@ def table(out: str | Path, carried: dict[str, object], names: Sequence[str]) -> 
         raise ValueError(
             f"{path.name} would have two columns called {sorted(twice)[0]!r}. Rename the one of the table."
         )
-    with replacing(path) as beside, WRITERS[path.suffix](beside, layout) as add:
+    with replacing(path, folder=path.suffix == ".zarr") as beside, WRITERS[path.suffix](beside, layout) as add:
         yield add
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the folder of ``path``; it replaces ``path`` at the end, or is removed after an error.
+def replacing(path: Path, *, folder: bool = False) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; it replaces ``path`` at the end, or is removed after an error.
 
-    So ``path`` is always the old file or the complete new one. Temporary files of killed writers are removed first.
+    So ``path`` is always the old file or the complete new one. A link stays a link: the file it leads to is replaced,
+    or made if there is none. A new file has the permissions that the umask leaves, an old one keeps its own. Temporary
+    files of killed writers are removed first. ``folder`` says that the writer makes a folder: there is nothing at the
+    temporary path then, and else an empty file.
     """
-    beside = path.with_name(f".{path.name}.{_MACHINE}-{os.getpid()}-{secrets.token_hex(4)}.part")
+    asked, beside = path, None
     try:
+        path = _follow_links(asked)
+        old = _permissions(path, folder)
+        name = f".{path.name}.{_MACHINE}-{os.getpid()}-{secrets.token_hex(4)}.part"
         _sweep(path)
+        beside = path.with_name(name)
+        if not folder:  # nobody reads a new version whose old one they could not
+            os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if old is None else 0o600))
         yield beside
+        if old is not None and not folder:
+            _give(beside, old)
         _settle(beside)
-        if path.is_dir():
-            old = beside.with_suffix(".old")
-            path.rename(old)
-            beside.rename(path)
-            shutil.rmtree(old)
+        if folder:
+            _swap_folders(beside, path)
         else:
             os.replace(beside, path)
         _settle(path.parent)
     except OSError as error:
         raise OSError(
             error.errno,
-            f"Could not write {path} ({error.strerror}); nothing was put in its place. {_advice(error.errno)}",
+            f"Could not write {asked} ({error.strerror or error}); nothing was put in its place. "
+            f"{_advice(error.errno)}",
         ) from error
     finally:
-        _remove(beside)
+        if beside is not None:
+            _remove(beside)
+
+
+def _follow_links(path: Path) -> Path:
+    """Return the path at the end of the links that ``path`` goes through; there may be no file yet."""
+    if "\0" in str(path):
+        raise ValueError(f"{str(path)!r} holds a null character, which no path can. Name another file.")
+    if not path.is_symlink():
+        return path
+    with suppress(FileNotFoundError):
+        os.stat(path)  # raises for links in a circle
+    return Path(os.path.realpath(path))
+
+
+def _permissions(path: Path, folder: bool) -> os.stat_result | None:
+    """Return what the system says of the old file, or None; refuse to replace anything but a file (or a folder)."""
+    try:
+        old = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(old.st_mode) and not folder:
+        raise IsADirectoryError(errno.EISDIR, "It is a folder")
+    if not stat.S_ISDIR(old.st_mode) and folder:
+        raise NotADirectoryError(errno.ENOTDIR, "It is a file, and a folder is to be written")
+    if not folder and not stat.S_ISREG(old.st_mode):
+        raise OSError(errno.EINVAL, "It is a device or a pipe")
+    return old
+
+
+def _give(path: Path, old: os.stat_result) -> None:
+    """Give a file the owner, where that is allowed, and the mode of an old one."""
+    if hasattr(os, "chown"):
+        with suppress(PermissionError):
+            os.chown(path, old.st_uid, old.st_gid)
+    os.chmod(path, stat.S_IMODE(old.st_mode))
+
+
+def _swap_folders(beside: Path, path: Path) -> None:
+    """Put a folder in the place of ``path``. Between the two renames the old one is called ``.old``."""
+    old = beside.with_suffix(".old")
+    try:
+        if path.exists():
+            path.rename(old)
+        beside.rename(path)
+    finally:  # an interrupt may come between the renames
+        _settle_swap(old, path)
+
+
+def _settle_swap(old: Path, path: Path) -> None:
+    """Remove the old folder, or move it back if nothing is in its place."""
+    if not old.exists():
+        return
+    if path.exists():
+        _remove(old)
+    else:
+        old.rename(path)
 
 
 def _advice(number: int | None) -> str:
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "Is the folder writable?"
+    if number in (errno.EISDIR, errno.EINVAL):
+        return "Name a file."
+    if number == errno.ELOOP:
+        return "Do its links lead in a circle?"
+    if number == errno.ENAMETOOLONG:
+        return "Names are limited, often to 255 bytes, and the temporary file needs 40 of them."
     if number in (errno.ENOENT, errno.ENOTDIR):
         return "Is there such a folder?"
     return "Is the disk full?"
 
 
 def _sweep(path: Path) -> None:
-    """Remove partial files of dead writers to ``path``: no such process on this machine, or no write for a day."""
-    pattern = re.compile(re.escape(f".{path.name}.") + r"([0-9a-f]{8})-([0-9]{1,10})-[0-9a-f]{8}\.part")
-    for name in os.listdir(path.parent):
+    """Remove what dead writers to ``path`` left: no such process on this machine, or no write for a day."""
+    pattern = re.compile(re.escape(f".{path.name}.") + r"([0-9a-f]{8})-([0-9]{1,10})-[0-9a-f]{8}\.(part|old)")
+    for name in sorted(os.listdir(path.parent)):  # the old folder before the new one, which replaces it
         found = pattern.fullmatch(name)
         if not found:
             continue
@@ -155,7 +230,7 @@ def _sweep(path: Path) -> None:
         except FileNotFoundError:  # its writer has just renamed or removed it
             continue
         if still or (found[1] == _MACHINE and not _alive(int(found[2]))):
-            _remove(left)
+            _settle_swap(left, path) if found[3] == "old" else _remove(left)
 
 
 def _alive(process: int) -> bool:

@@ -53,6 +53,22 @@ def by_rows(X: DaskArray) -> DaskArray:
     return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
 
 
+BlockInfo = dict[int, dict[str, Any]]  # what Dask tells a function of its block
+
+
+def check_block(rows: Array, info: BlockInfo | None) -> int:
+    """Return the number of the first row of a block, 0 if it is not known; refuse a block of another shape."""
+    if not info or not info.get(0):
+        return 0
+    (start, stop), (_, columns) = info[0]["array-location"]
+    if start is None or np.isnan(start) or np.isnan(stop):
+        return 0
+    told = f"the Dask array ({' x '.join(map(str, info[0]['shape']))} in {info[0]['num-chunks'][0]} parts)"
+    part = int(info[0]["chunk-location"][0])
+    PartSpan(part=part, start=int(start), stop=int(stop), columns=int(columns), told=told).check(rows)
+    return int(start)
+
+
 def map_rows(function: Callable[..., Array], X: object, columns: int) -> DaskArray:
     """Return ``function`` of each block of rows, as a lazy Dask array of shape (n, columns)."""
     values, meta = by_rows(as_array(X)), np.empty((0, columns))
@@ -60,7 +76,10 @@ def map_rows(function: Callable[..., Array], X: object, columns: int) -> DaskArr
     return values.map_blocks(_apply, travelling(function), meta, dtype=float, chunks=chunks, meta=meta)
 
 
-def _apply(rows: Array, function: Callable[[Array], Array], nothing: Array) -> Array:
+def _apply(
+    rows: Array, function: Callable[[Array], Array], nothing: Array, block_info: BlockInfo | None = None
+) -> Array:
+    check_block(rows, block_info)
     with one_thread():
         return function(as_rows(rows)) if rows.shape[0] else nothing
 
@@ -86,8 +105,14 @@ class DaskRows(PartitionedRows):
         found = zip(ends, self.values.chunks[0], self.values.to_delayed()[:, 0])
         return [(slice(end - size, end), part) for end, size, part in found if size]
 
+    def _span(self, block: slice) -> PartSpan:
+        """Return what is known of the rows ``block``, which lie in one part."""
+        number = int(np.searchsorted(np.cumsum(self.values.chunks[0]), block.start, side="right"))
+        return PartSpan(part=number, start=block.start, stop=block.stop, columns=self.shape[1], told=str(self))
+
     def pieces(self) -> Iterator[Array]:
-        yield from map(as_rows, run_tasks(self._parts, "reading"))
+        for (block, _), rows in zip(self._parts, run_tasks(self._parts, "reading")):
+            yield self._span(block).check(as_rows(rows))
 
     def take(self, index: Array) -> Array:
         wanted = []
@@ -95,7 +120,7 @@ class DaskRows(PartitionedRows):
             a, b = np.searchsorted(index, [block.start, block.stop])
             if b > a:
                 task = make_task("drawing rows", _take, block)
-                wanted.append((block, task(part, index[a:b] - block.start, block.start, str(self))))
+                wanted.append((block, task(part, index[a:b] - block.start, self._span(block))))
         return stack_rows([*run_tasks(wanted, "drawing rows", 256)] or [np.empty((0, self.shape[1]))])
 
     def beside(self, tables: Sequence[Source]) -> DaskRows:
@@ -121,16 +146,16 @@ class DaskRows(PartitionedRows):
         parts = _from(self._parts, start)
         wave = max(worker_threads(), -(-len(parts) // WAVES))
         measure = unit_measure(len(self)) if measure is None else measure
-        node, call = travelling(look), partial(_look_at, told=str(self))
+        node = travelling(look)
         waves = []
         for at in range(0, len(parts), wave):
             answers: list[list[Delayed]] = [[] for _ in range(pieces)]
             for block, part in parts[at : at + wave]:
-                given = (node, part, _weight(measure, block), block.start)
+                given = (node, part, _weight(measure, block), self._span(block))
                 if apart:
-                    found = [make_task(title, call, block)(*given, piece) for piece in range(pieces)]
+                    found = [make_task(title, _look_at, block)(*given, piece) for piece in range(pieces)]
                 else:
-                    whole = make_task(title, call, block)(*given)
+                    whole = make_task(title, _look_at, block)(*given)
                     found = [whole] if pieces == 1 else [whole[piece] for piece in range(pieces)]
                 for several, one in zip(answers, found):
                     several.append(one)
@@ -145,6 +170,28 @@ class DaskRows(PartitionedRows):
 
     def __str__(self) -> str:
         return f"the Dask array ({self.shape[0]} x {self.shape[1]} in {self.values.numblocks[0]} parts)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartSpan:
+    """Where rows lie in a Dask array: the number of their part, first row, end, and columns."""
+
+    part: int
+    start: int
+    stop: int
+    columns: int
+    told: str
+
+    def check(self, rows: Array) -> Array:
+        """Return the rows; refuse a part of another shape than the array says it has."""
+        if rows.shape != (self.stop - self.start, self.columns):
+            raise ValueError(
+                f"Part {self.part} of {self.told} should hold rows {self.start} to {self.stop - 1}, {self.columns} "
+                f"columns each, and its shape is {rows.shape}. The array says of itself what is not so: does a "
+                "function of map_blocks drop rows? Then its chunks are unknown: pass chunks=(np.nan, columns), or call "
+                "compute_chunk_sizes()."
+            )
+        return rows
 
 
 def _from(parts: list[tuple[slice, Delayed]], start: int) -> list[tuple[slice, Delayed]]:
@@ -162,23 +209,26 @@ def _rest(rows: Array, start: int) -> Array:
     return rows[start:]
 
 
-def _take(rows: Array, index: Array, start: int, told: str) -> Array:
-    chosen = as_rows(rows)[index]
+def _take(rows: Array, index: Array, span: PartSpan) -> Array:
+    chosen = span.check(as_rows(rows))[index]
     try:
-        return check_rows(chosen, start, told)
+        return check_rows(chosen, span.start, span.told)
     except ValueError:
-        check_rows(rows, start, told)  # raises with the number of the row in the whole array
+        check_rows(rows, span.start, span.told)  # raises with the number of the row in the whole array
         raise
 
 
-def _look_at(
-    look: Callable[..., Answer], rows: Array, weight: Array | float, start: int, *piece: int, told: str
-) -> Answer:
+def _look_at(look: Callable[..., Answer], rows: Array, weight: Array | float, span: PartSpan, *piece: int) -> Answer:
     """Check the rows of a part and return ``look`` of them. Runs on a worker, on one thread."""
-    points = check_rows(rows, start, told)
+    points = span.check(check_rows(rows, span.start, span.told))
+    if np.ndim(weight) and np.shape(weight) != (len(points),):
+        raise ValueError(
+            f"Part {span.part} of sample_weight has shape {np.shape(weight)} for {len(points)} rows, those from "
+            f"{span.start} to {span.stop - 1} of {span.told}. Its chunks say otherwise: call compute_chunk_sizes()."
+        )
     measure = np.broadcast_to(np.asarray(weight, dtype=float), len(points))
     with one_thread():
-        return look(points, measure, start, *piece)
+        return look(points, measure, span.start, *piece)
 
 
 def _tree(join: Join[Any], answers: list[Delayed]) -> Delayed:
@@ -355,6 +405,8 @@ def write(table: DaskArray, path: Path, suffix: str, names: Sequence[str]) -> No
             )
         work.append((block, task))
     deque(run_tasks(work, "writing", max(tasks.IN_FLIGHT, 2 * worker_threads())), maxlen=0)
+    for left in path.glob("*.part"):  # of workers that died while they wrote; others wrote these parts
+        left.unlink(missing_ok=True)
 
 
 def _even(table: DaskArray) -> DaskArray:

@@ -161,13 +161,10 @@ def _block(
     estimator: SpectralEstimator,
     look: Request,
     kind: np.dtype[Any],
-    block_info: dict[int, dict[str, Any]] | None = None,
+    block_info: dask_rows.BlockInfo | None = None,
 ) -> Array:
-    start = 0
-    if block_info and block_info.get(0):
-        start = block_info[0]["array-location"][0][0]
+    start = dask_rows.check_block(rows, block_info)
     table = as_rows(rows) if issparse(rows) else np.asarray(rows)
-    start = 0 if start is None or np.isnan(start) else int(start)
     found = look.columns(estimator, _check_numbers(estimator, table, start, "the Dask array"), start)
     return np.column_stack(list(found)).astype(kind, copy=False)
 
@@ -226,6 +223,6 @@ def _write(table: DaskArray, path: Path, look: Request, out: str | Path) -> str 
             f"out={str(out)!r}: rows of Dask's go to a path ending in .zarr or .parquet (a folder of files), without "
             "return_trust. Other places take what the lazy result gives: transform(X).compute(), .to_zarr, ..."
         )
-    with writers.replacing(path) as beside:
+    with writers.replacing(path, folder=True) as beside:
         dask_rows.write(table, beside, path.suffix, look.names)
     return out

@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 
 from .._runtime.threads import Threads
-from .._runtime.typing import WHOLE, Array, Axes
+from .._runtime.typing import WEIGHTS, WHOLE, Array, Axes
 from ..bandwidths import ALL_EQUAL
 from ..data.places import find_places
 from ..data.sources import InMemory, Source
@@ -76,7 +76,7 @@ class Fit:
     functions: Annotated[Array, Axes("n c")]  # eigenfunctions on the anchors
     # Of the training rows: anchors have their spectral coordinates, the others are extended. None: rows not in memory.
     embedding: Annotated[Array | None, Axes("r c")]
-    measure: Annotated[Array, Axes("r")]  # on the training rows
+    measure: Annotated[Array, Axes("r"), WEIGHTS]  # on the training rows
     columns: Annotated[Array | None, Axes("k"), WHOLE]  # the columns of a precomputed matrix that a row is read from
     places: Annotated[
         Array | None, Axes("n c")

@@ -37,9 +37,20 @@ class InverseModel(FittedExtension):
         embedded = embedded.part(embedded.centres(SAMPLES_UP_TO))
         positions, measure = embedded.values, embedded.measure
         share = measure / measure.sum()
-        scale = np.sqrt(share @ (positions - share @ positions) ** 2)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scale = np.sqrt(share @ (positions - share @ positions) ** 2)
+        if not np.isfinite(scale).all() or not (scale > 0).any():
+            raise ValueError(
+                "There is no inverse transform: the model embeds its training rows at one point, or beyond floating "
+                "point. No fit does, so the model was changed or its file forged: fit again."
+            )
         scale = np.where(scale > 0, scale, 1.0)
         known = Samples.of(positions / scale, embedded.points, measure)
+        if len(known.points) < 3:
+            raise ValueError(
+                f"There is no inverse transform of {len(known.points)} distinct rows: it is chosen by rows held out, "
+                "and fitted to two at least. Fit 3 rows or more."
+            )
         auto = spec if isinstance(spec, Auto) else Auto(folds=3, candidates=(spec,))
         specs = auto.specifications(known, inverse=True)
         table = cross_fit.compare_maps(known, specs, min(auto.folds, len(known.points)), runner)

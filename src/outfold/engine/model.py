@@ -66,7 +66,7 @@ class SpectralModel(RowModel):
                     facts[at, 1:] = rows.surroundings
             beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))
             if len(beyond):  # where the row overflows, take the embedding of the nearest anchor
-                values[beyond] = self.nearest(points[beyond])
+                values[beyond] = _finite(self.nearest(points[beyond]))
                 mass[beyond] = -np.inf
             embedding[at], facts[at, 0] = values, mass
 
@@ -101,6 +101,16 @@ class SpectralModel(RowModel):
             self.rule.at_nearest(Z) @ self.basis if self.scale is None else self.places[self.rule.nearest(Z)]
         )
         return nearest
+
+
+def _finite(places: Array) -> Array:
+    """Return the embedding of nearest anchors, the last resort of a row; refuse one that is not finite."""
+    if not np.isfinite(places).all():
+        raise ValueError(
+            "The model embeds its own training points beyond floating point. No fit does, so the model was changed or "
+            "its file forged: fit again."
+        )
+    return places
 
 
 @dataclass(frozen=True)
@@ -141,7 +151,7 @@ class ExtendedModel(RowModel):
         values, facts = self.extension.embed(Z, runner), self.spectral.evidence(Z, runner)
         beyond = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if len(beyond):
-            values[beyond] = self.nearest(Z[beyond])
+            values[beyond] = _finite(self.nearest(Z[beyond]))
         return values, facts
 
     def nearest(self, Z: Array) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import neighbors
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import NAN, SPARSE_ROWS, Array, Axes
+from .._runtime.typing import NAN, SPARSE_ROWS, WEIGHTS, Array, Axes
 from ..data.places import find_places, hash_rows
 from ..data.sparse_rows import as_rows, stack_rows
 from ..distances import Metric, clip_entries
@@ -33,8 +33,8 @@ from .samples import SEED, RowModel, by_blocks
 class TrainingSample:
     """Distinct training rows and their measure: all of them, or a random sample."""
 
-    points: Annotated[Array, Axes("m d"), NAN, SPARSE_ROWS]
-    measure: Annotated[Array, Axes("m")]
+    points: Annotated[Array, Axes("t d"), NAN, SPARSE_ROWS]
+    measure: Annotated[Array, Axes("t"), WEIGHTS]
 
     @classmethod
     def of(cls, points: Array, measure: Array) -> TrainingSample:

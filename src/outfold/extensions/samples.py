@@ -11,7 +11,7 @@ from scipy import linalg
 
 from .._loops.elementwise import exponential, softmax
 from .._runtime.threads import Threads, blas_threads, row_blocks
-from .._runtime.typing import CACHE, NAN, SPARSE_ROWS, Array, Axes
+from .._runtime.typing import CACHE, NAN, SPARSE_ROWS, WEIGHTS, Array, Axes
 from ..data.places import find_places
 from ..data.sparse_rows import SparseRows, as_rows
 from ..distances import Distances, Metric
@@ -83,7 +83,7 @@ class Samples:
 
     points: Annotated[Array, Axes("n d"), NAN, SPARSE_ROWS]
     values: Annotated[Array, Axes("n c")]
-    measure: Annotated[Array, Axes("n")]
+    measure: Annotated[Array, Axes("n"), WEIGHTS]
     metric: Metric = field(default_factory=Metric)
     model: Annotated[RowModel | None, CACHE] = None  # the spectral model; None for parts and for the inverse transform
     # A cache of what depends on points and measure only, so that `replace(samples, values=...)` may share it.
@@ -263,7 +263,7 @@ class KernelSum(FittedExtension):
     distances: Annotated[Distances, Axes("n d")]
     levels: tuple[tuple[float, Array], ...]  # (epsilon, coefficients c) of each level
     mean: Annotated[Array, Axes("c")]
-    measure: Annotated[Array | None, Axes("n")] = None  # of the centres; None: rows are not normalised
+    measure: Annotated[Array | None, Axes("n"), WEIGHTS] = None  # of the centres; None: rows are not normalised
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         finest = min(epsilon for epsilon, _ in self.levels)

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from .._loops import csr
 from .._runtime.threads import Threads
-from .._runtime.typing import CACHE, FREE, POSITIVE, Array, Axes
+from .._runtime.typing import CACHE, FREE, POSITIVE, WEIGHTS, Array, Axes, Interval
 from ..data.sparse_rows import largest_entries
 from ..distances import LARGEST_ENTRY, MeasuredDistances, SearchedDistances
 from ..neighbors import Lists, Reaches, Search
@@ -27,13 +27,13 @@ class DenseGraph(Graph):
     """A graph of all pairs, in local units if ``sigma`` is not None."""
 
     distances: Annotated[MeasuredDistances, Axes("n d")]
-    measure: Annotated[Array, Axes("n")]
-    counts: Annotated[Array | None, Axes("n")] = None  # of each anchor as a neighbour; None: by its measure
+    measure: Annotated[Array, Axes("n"), WEIGHTS]
+    counts: Annotated[Array | None, Axes("n"), WEIGHTS] = None  # of each anchor as a neighbour; None: by its measure
     # (n, n), between the anchors; given to the caller of gram().
     table: Annotated[Array | None, CACHE] = field(repr=False, default=None)
-    local: int | None = None
+    local: Annotated[int | None, Interval(1)] = None
     sigma: Annotated[Array | None, Axes("n"), POSITIVE] = None
-    floor: float = 0.0  # of local units
+    floor: Annotated[float, Interval(0)] = 0.0  # of local units
     slack: Annotated[float, FREE] = 0.0  # allowed error of a new row's squared distances
 
     @property
@@ -94,14 +94,16 @@ class SparseGraph(Graph):
 
     search: Annotated[Search, Axes("n d")]
     kind: Literal["union", "mutual", "ball"]
-    measure: Annotated[Array, Axes("n")]
-    counts: Annotated[Array | None, Axes("n")] = None  # of each anchor as a neighbour; None: by its measure
+    measure: Annotated[Array, Axes("n"), WEIGHTS]
+    counts: Annotated[Array | None, Axes("n"), WEIGHTS] = None  # of each anchor as a neighbour; None: by its measure
     k: int = 0  # number of neighbours of union and mutual
-    radii: Annotated[Array | None, Axes("n")] = None  # (n,) squared radii of the anchors, for union and mutual
+    radii: Annotated[Array | None, Axes("n"), Interval(0)] = (
+        None  # (n,) squared radii of the anchors, for union and mutual
+    )
     radius: float = 0.0  # radius of a ball
-    local: int | None = None
+    local: Annotated[int | None, Interval(1)] = None
     sigma: Annotated[Array | None, Axes("n"), POSITIVE] = None
-    floor: float = 0.0  # of local units
+    floor: Annotated[float, Interval(0)] = 0.0  # of local units
     # CSR: edges that join components, with the cap of their squared length.
     bridges: Annotated[csr_array | None, Axes("n n")] = None
     # Nearest anchors of the anchors, until gram().

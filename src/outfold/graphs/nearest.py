@@ -75,8 +75,8 @@ class NearestAnchors(Geometry):
     k: Annotated[float, Interval(1)]
     local: Annotated[float, Interval(1)]  # neighbours of which r is the root mean square distance, at most ``k``
     unit: Annotated[Array, Axes("n"), POSITIVE]  # r of the anchors
-    floor: float  # least r
-    epsilon: float = 1.0  # of the kernel: an entry that counts c < 1 is longer by -2 epsilon log c
+    floor: Annotated[float, Interval(0)]  # least r
+    epsilon: Annotated[float, POSITIVE] = 1.0  # of the kernel: an entry that counts c < 1 is longer by -2 epsilon log c
     tapers: bool = False  # whether weights fall to nearly 0 at the last neighbour
     # CSR: edges that join components, with the cap of their squared length.
     bridges: Annotated[csr_array | None, Axes("n n")] = None

@@ -170,12 +170,12 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
     n_jobs: int | None = None
     verbose: bool = False
     _stored: ClassVar[dict[str, str]] = {
-        "model_": "model",
+        "model_": "model; axes d c n>a",
         "report_": "Report Encoded",
         "embedding_": "[r c]; optional; rows",
-        "calibration_": "Calibration; optional",
-        "_training_sample": "TrainingSample None; optional",
-        "_way_back": "WayBack; optional",
+        "calibration_": "Calibration; optional; axes f",
+        "_training_sample": "TrainingSample None; optional; axes d",
+        "_way_back": "WayBack; optional; axes d>c c>d",
     }
     _needs_positive = True  # precomputed values must not be negative
     _takes_graphs = False  # whether a precomputed matrix may be sparse, with edges that are not known

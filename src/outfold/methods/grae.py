@@ -140,7 +140,7 @@ class GRAE(NetworkEstimator):
 
     # -- fitting ---------------------------------------------------------------------------
 
-    _stored: ClassVar[dict[str, str]] = {"_way_back": "WayBack", "reconstruction_error_": "float"}
+    _stored: ClassVar[dict[str, str]] = {"_way_back": "WayBack; axes d>c c>d", "reconstruction_error_": "float"}
 
     def fit(self, X: Data, y: object = None) -> Self:  # type: ignore[override]
         """Compute the target embedding, and train both networks.

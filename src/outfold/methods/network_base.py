@@ -116,6 +116,7 @@ class NetworkEstimator(NetworkAttributes):
     training: Training | None = None
     device: Annotated[str, After("random_state")] = "auto"
     _stored: ClassVar[dict[str, str]] = {
+        "model_": "NetworkModel; axes d c",
         "history_": "history",
         "eigenvalues_": "[c]; optional",
         "reconstruction_error_": "float; optional",

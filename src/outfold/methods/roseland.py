@@ -111,7 +111,7 @@ class Roseland(SpectralMethod):
     memory: Annotated[float | str, After("solver")] = "auto"
     checkpoint: str | os.PathLike[str] | Checkpoint | None = None
     updatable: Annotated[bool, FLAG] = False
-    _stored: ClassVar[dict[str, str]] = {"_past": "Past None; optional"}
+    _stored: ClassVar[dict[str, str]] = {"_past": "Past None; optional; axes n>a d c"}
 
     def _eigenproblem(self) -> LandmarkDiffusion:
         if self.landmarks is None:

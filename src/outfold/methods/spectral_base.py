@@ -83,7 +83,7 @@ class SpectralMethod(SpectralEstimator):
         "epsilon_": "float; optional",
         "landmarks_": "landmarks",
         "landmark_indices_": "index r",
-        "_anchor_measure": "[a]",
+        "_anchor_measure": "[a]; weights",
         "_columns": "index d",
         "_carriers": "extensions",
         "_fitted_recipe": "Recipe",

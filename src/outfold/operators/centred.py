@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array, Axes, Matrix
+from .._runtime.typing import WEIGHTS, Array, Axes, Matrix
 from ..data.sources import Source
 from ..distances import Given, MeasuredDistances, Metric
 from ..graphs.components import Components
@@ -42,7 +42,7 @@ class CentredRule(RowRule):
     """k(x, .) - column means, weighted by the measure."""
 
     geometry: Annotated[ValueGeometry, Axes("n d")]
-    measure: Annotated[Array | None, Axes("n")]  # None: 1 everywhere
+    measure: Annotated[Array | None, Axes("n"), WEIGHTS]  # None: 1 everywhere
     centre: Annotated[Array, Axes("n")]  # column means of the kernel
 
     @property

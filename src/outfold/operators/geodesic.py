@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from .. import neighbors
 from .._loops import shortest_paths as path_loops
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import WHOLE, Array, Axes, Index
+from .._runtime.typing import WEIGHTS, WHOLE, Array, Axes, Index, Interval
 from ..bandwidths import ALL_EQUAL
 from ..data.places import find_places
 from ..data.sources import Source
@@ -72,12 +72,14 @@ class Geodesics(ValueGeometry):
     """-D^2 / 2 to the anchors, and the support of a point by its distance to the nearest training point."""
 
     search: Annotated[Search, Axes("n>N d")]  # over the nodes of the graph
-    measure: Annotated[Array, Axes("N")]  # of the nodes
-    counts: Annotated[Array | None, Axes("N")] = None  # of each node as a neighbour; None: by its measure
+    measure: Annotated[Array, Axes("N"), WEIGHTS]  # of the nodes
+    counts: Annotated[Array | None, Axes("N"), WEIGHTS] = None  # of each node as a neighbour; None: by its measure
     k: int  # neighbours of a new point; 0: those within the radius
     radius: float
-    radii: Annotated[Array | None, Axes("N")] = None  # squared, of the nodes of a mutual graph; None: of another graph
-    table: Annotated[Array, Axes("N n")]  # (nodes, anchors): D
+    radii: Annotated[Array | None, Axes("N"), Interval(0)] = (
+        None  # squared, of the nodes of a mutual graph; None: of another graph
+    )
+    table: Annotated[Array, Axes("N n"), Interval(0)]  # (nodes, anchors): D
     at: Annotated[Array, Axes("n"), Index("N"), WHOLE]  # indices of the anchors among the nodes
     nearness: Nearness
 

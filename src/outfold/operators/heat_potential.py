@@ -25,7 +25,7 @@ from scipy.sparse import csr_array
 
 from .._runtime.memory import check_fits
 from .._runtime.threads import Threads, block_rows, row_blocks
-from .._runtime.typing import POSITIVE, Array, Axes, Interval, Matrix
+from .._runtime.typing import POSITIVE, WEIGHTS, Array, Axes, Interval, Matrix
 from ..data.sources import InMemory, Source
 from ..data.sparse_rows import SparseRows, as_rows
 from ..distances import GivenNeighbors, GivenTable, Metric, SearchedDistances
@@ -72,7 +72,7 @@ class Decay:
     decay: Annotated[float, POSITIVE]
     units: Annotated[Array, Axes("n"), POSITIVE]  # sigma^2 of the anchors
     least: float  # lower bound of sigma^2
-    counts: Annotated[Array | None, Axes("n")] = None  # of each anchor as a neighbour; None: 1
+    counts: Annotated[Array | None, Axes("n"), WEIGHTS] = None  # of each anchor as a neighbour; None: 1
 
     @classmethod
     def of(
@@ -154,7 +154,7 @@ class DecayRule(RowRule):
     """p(x, l) = K(x, l) m_l / sum; the support is log sum_l m_l exp(-d^2 / (2 sigma_l^2)) over its anchors."""
 
     geometry: Annotated[Decay, Axes("n d")]
-    measure: Annotated[Array, Axes("n")]
+    measure: Annotated[Array, Axes("n"), WEIGHTS]
 
     @property
     def row_entries(self) -> int:

@@ -38,7 +38,7 @@ import numpy as np
 
 from .. import neighbors
 from .._runtime.threads import Threads
-from .._runtime.typing import FREE, WHOLE, Array, Axes, Index, Matrix
+from .._runtime.typing import FREE, WEIGHTS, WHOLE, Array, Axes, Index, Matrix
 from ..bandwidths import Bandwidth, Fixed, Neighbor
 from ..data.checkpoints import Checkpoint
 from ..data.sources import InMemory, Source
@@ -454,7 +454,7 @@ class PassSums(Gathered):
 
     view: LandmarkDiffusion  # with the edge rule chosen and the kernel fitted
     gram: Annotated[Matrix, Axes("n n")]  # W^T diag(m / d) W
-    seen: Annotated[Array, Axes("n")]  # p_X
+    seen: Annotated[Array, Axes("n"), WEIGHTS]  # p_X
     total: float  # sum of m
     rows: int  # number of rows
     low: float  # log mass below which support is little: few rows have less

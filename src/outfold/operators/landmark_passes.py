@@ -68,7 +68,7 @@ class NearestLandmarks(Geometry):
     k: Annotated[int, Interval(1, "n")]
     local: Annotated[int | None, Interval(1)] = None
     sigma: Annotated[Array | None, Axes("n"), POSITIVE] = None
-    floor: float = 0.0  # of local units
+    floor: Annotated[float, Interval(0)] = 0.0  # of local units
 
     @classmethod
     def in_local_units(cls, search: Search, k: int, local: int, runner: Threads) -> NearestLandmarks:

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array, eye_array
 from .. import neighbors
 from .._loops import barycentric as barycentric_loops
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import POSITIVE, Array, Axes, Interval, Matrix
+from .._runtime.typing import POSITIVE, WEIGHTS, Array, Axes, Interval, Matrix
 from ..data.sources import Source
 from ..data.sparse_rows import SparseRows, stack_rows
 from ..distances import Metric, clip_entries
@@ -49,7 +49,7 @@ class BarycentricRule(RowRule):
     k: Annotated[int, Interval(1, "n")]
     reg: Annotated[float, POSITIVE]
     nearness: Nearness
-    counts: Annotated[Array | None, Axes("n")] = None  # of each anchor as a neighbour; None: 1
+    counts: Annotated[Array | None, Axes("n"), WEIGHTS] = None  # of each anchor as a neighbour; None: 1
 
     @property
     def anchors(self) -> Array:

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from .._loops import csr, exponentials
 from .._loops.elementwise import softmax
-from .._runtime.typing import POSITIVE, Array, Axes, Matrix, Sparse
+from .._runtime.typing import POSITIVE, WEIGHTS, Array, Axes, Matrix, Sparse
 from ..graphs import components
 from ..graphs.nearest import NearestAnchors
 from ..graphs.protocols import FittedKernel, Geometry, Graph
@@ -52,9 +52,9 @@ class MarkovRule(RowRule):
 
     geometry: Annotated[Geometry, Axes("n d")]
     kernel: FittedKernel
-    measure: Annotated[Array, Axes("n")]
+    measure: Annotated[Array, Axes("n"), WEIGHTS]
     gain: Annotated[Array, Axes("n"), POSITIVE]  # m / q^alpha
-    stationary: Annotated[Array | None, Axes("n")] = None  # pi of the anchors
+    stationary: Annotated[Array | None, Axes("n"), WEIGHTS] = None  # pi of the anchors
     log_total: float = 0.0  # log sum m d
     as_nearest: bool = False  # anchors are embedded by their own rows, and so are rows with nothing in reach
 

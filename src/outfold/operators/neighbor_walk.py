@@ -24,7 +24,7 @@ from scipy.sparse import csr_array, vstack
 
 from .. import neighbors
 from .._runtime.threads import Threads, row_blocks
-from .._runtime.typing import Array, Axes, Interval, Sparse
+from .._runtime.typing import WEIGHTS, Array, Axes, Interval, Sparse
 from ..bandwidths import ALL_EQUAL, Bandwidth
 from ..data.sources import InMemory, Source
 from ..data.sparse_rows import SparseRows, as_rows, few_columns
@@ -77,8 +77,8 @@ ENTRIES_PER_ENTRY = 6  # entries of A per entry of W, for plans: right for surfa
 class WalkRule(MarkovRule):
     """p(x, .) to the nearest anchors; from there the chain goes back to the points: P = p back."""
 
-    own_measure: Annotated[Array, Axes("n")]  # m of the anchors
-    own_stationary: Annotated[Array, Axes("n")]  # pi of the anchors as points; ``stationary`` is pi p
+    own_measure: Annotated[Array, Axes("n"), WEIGHTS]  # m of the anchors
+    own_stationary: Annotated[Array, Axes("n"), WEIGHTS]  # pi of the anchors as points; ``stationary`` is pi p
 
     @classmethod
     def between(cls, markov: MarkovRule, operator: Operator) -> WalkRule:

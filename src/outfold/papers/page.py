@@ -7,7 +7,6 @@ import html
 import importlib.metadata
 import json
 import math
-import os
 import platform
 import time
 import warnings
@@ -16,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .._version import __version__
+from ..data.writers import replacing
 from . import EXPERIMENT_NAMES
 from .record import Effort, Experiment, Finding, NotAtHand, Record, ResultTable, Value
 
@@ -59,11 +59,13 @@ def run(experiment: Experiment, effort: Effort, out: Path) -> Record:
     )
     folder = out / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.png"):
-        old.unlink()
     for picture in outcome.pictures:
-        picture.figure.savefig(folder / f"{picture.name}.png", dpi=100)
+        with replacing(folder / f"{picture.name}.png") as beside:
+            picture.figure.savefig(beside, format="png", dpi=100)
     _write(folder / RECORD, json.dumps(record.as_dict(), indent=1, ensure_ascii=False, allow_nan=False))
+    for old in folder.glob("*.png"):  # last: until then the old record may still name it
+        if old.stem not in {picture.name for picture in outcome.pictures}:
+            old.unlink()
     return record
 
 
@@ -93,10 +95,8 @@ def _plain(value: Value) -> Value:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write through a temporary file, so that ``path`` is always the old file or the complete new one."""
-    half = path.with_name(path.name + ".part")
-    half.write_text(text, encoding="utf-8")
-    os.replace(half, path)
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8")
 
 
 def describe(value: Value | None) -> str:

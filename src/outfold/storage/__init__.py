@@ -20,9 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 from .._runtime.registry import ESTIMATORS, stored_class, stored_name, stored_names
 from .._version import __version__
 from ..data.sparse_rows import SparseRows
+from ..distances import LARGEST_ENTRY
 from ..exceptions import ModelFileError, OutfoldWarning
 from ..extensions import Auto
-from ..extensions.samples import Extension, Model
+from ..extensions.domain import TrainingSample
+from ..extensions.samples import Extension, RowModel
 from ..neighbors import Search
 from . import container as storage_container
 from . import schema
@@ -37,7 +39,7 @@ LARGE_PARAMETERS = ("landmarks", "target")  # parameters that may be as large as
 SIZES = ("n_features_in_", "_n_features_out", "report_")  # read first: they fix the shapes that arrays must have
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Attribute:
     """An attribute of a fitted estimator: its kind, or the axes of an array as letters in brackets."""
 
@@ -45,6 +47,8 @@ class Attribute:
     needed: bool = True
     whole: bool = False  # an array of whole numbers; others hold floats
     of_rows: bool = False  # its size grows with the training rows: stored with embedding=True only
+    weights: bool = False  # an array of weights
+    axes: str = ""  # of an object: the letters it shares with the estimator, as in ``Axes``
 
 
 @cache
@@ -54,7 +58,15 @@ def stored_attributes(kind: type) -> dict[str, Attribute]:
     for parent in reversed(kind.__mro__):
         for name, text in vars(parent).get("_stored", {}).items():
             words, *flags = text.split("; ")
-            found[name] = Attribute(words, "optional" not in flags, "whole" in flags, "rows" in flags)
+            axes = next((flag.removeprefix("axes ") for flag in flags if flag.startswith("axes ")), "")
+            found[name] = Attribute(
+                kind=words,
+                needed="optional" not in flags,
+                whole="whole" in flags,
+                of_rows="rows" in flags,
+                weights="weights" in flags,
+                axes=axes,
+            )
     return found
 
 
@@ -224,9 +236,9 @@ DOCUMENT_KEYS = {"format", "outfold", "numpy", "embedding", "estimator", "prepar
 def _refusal(container: Container, error: Exception) -> ModelFileError:
     if isinstance(error, ModelFileError):
         return error
-    return container.wrong(
-        str(error)[:300] if isinstance(error, Wrong) else f"{type(error).__name__}: {str(error)[:300]}"
-    )
+    if isinstance(error, Wrong):
+        return container.wrong(str(error)[:300])
+    return container.wrong(f"its parts are not those of a model ({type(error).__name__}: {str(error)[:300]})")
 
 
 def _check_readable(container: Container) -> None:
@@ -330,6 +342,11 @@ class _Reader(Reader):
         lazily = lazily and tree["estimator"] != "Islands"  # its pieces are checked against each other below
         sealed: dict[str, Callable[[], Any]] = {}
         letters = {"given": int(given), "nan": int("nan_euclidean" in str(params.get("metric")))}
+        letters["f"] = 1 if given else 4  # facts that errors are predicted from: of a precomputed matrix, support alone
+        letters["normalized"] = int(params.get("normalize_rows") is True)
+        if "landmarks_" in state:
+            _check_distances(state.get("model_"), letters["nan"], "rows" in state["landmarks_"])
+            _check_distances(state.get("_fitted_recipe"), letters["nan"], "rows" in state["landmarks_"])
         for name, part in sorted([*params.items(), *state.items()], key=lambda item: _turn(*item)):
             expected = known[name] if name in state else None
             find = partial(self._attribute, part, f"{path}{name}", letters, expected, depth)
@@ -352,6 +369,22 @@ class _Reader(Reader):
         if expected is not None:
             _check_attribute(expected, value, letters, inner, path)
         return value
+
+
+def _check_distances(tree: object, nan: int, sparse: bool) -> None:
+    """Refuse distances that do not know missing values, or sparse rows, in a model that takes rows with these."""
+    for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        _check_distances(part, nan, sparse)
+    if not isinstance(tree, dict):
+        return
+    stored = tree.get("class")
+    if nan and stored in ("Distances", "Metric") and tree["fields"].get("name") != "nan_euclidean":
+        raise Wrong(DO_NOT_KNOW)
+    if stored == ("Distances" if sparse else "SparseDistances"):
+        raise Wrong(f"it has {stored} of landmarks that are {'sparse' if sparse else 'dense'}")
+
+
+DO_NOT_KNOW = "some of its distances do not know missing values, which metric='nan_euclidean' allows"
 
 
 def _turn(name: str, tree: Any) -> int:
@@ -393,27 +426,33 @@ def _note_sizes(estimator: Any, name: str, letters: dict[str, int]) -> None:
         letters["r"] = estimator.report_.n_samples
         if hasattr(estimator.report_, "n_anchors"):
             letters["a"] = estimator.report_.n_anchors
+    elif name == "_fitted_recipe":
+        metric = getattr(estimator._fitted_recipe.view.feature_metric, "name", None)
+        if letters["nan"] and metric != "nan_euclidean":
+            raise Wrong(DO_NOT_KNOW)
 
 
 def _check_attribute(
     expected: Attribute, value: Any, letters: dict[str, int], inner: dict[str, int], path: str
 ) -> None:
     kind = expected.kind
+    for pair in expected.axes.split():
+        theirs, _, own = pair.partition(">")
+        if theirs in inner and (own or theirs) in letters:
+            schema.agree(dict(letters), own or theirs, inner[theirs], path)
     if kind.startswith("["):
         if not isinstance(value, np.ndarray):
             raise Wrong(f"{path} is no array")
-        if value.dtype.kind not in ("iu" if expected.whole else "f"):
-            raise Wrong(f"{path} is an array of {value.dtype}")
+        schema.check_type(value, path, whole=expected.whole)
         schema.check_shape(value, kind[1:-1], dict(letters), path)
         schema.check_numbers(value, path)
+        if expected.weights:
+            schema.check_weights(value, path)
     elif kind.startswith("index"):
         if value is not None:
             schema.check_index(value, letters.get(kind[-1], 0), path)
     elif kind == "model":
-        for theirs, ours in (("d", "d"), ("c", "c"), ("n", "a")):
-            if theirs in inner and ours in letters:
-                schema.agree(dict(letters), ours, inner[theirs], path)
-        _check_kind(value, Model, path)
+        _check_kind(value, RowModel, path)
     elif kind in SIMPLE:
         if not SIMPLE[kind](value, letters):
             raise Wrong(f"{path} is {_name(value)}, which it cannot be")
@@ -421,6 +460,8 @@ def _check_attribute(
         _check_kind(value, Search, path)
     else:
         _check_class(value, kind, path)
+        if isinstance(value, TrainingSample):
+            schema.check_numbers(value.points, path, nan=bool(letters["nan"]), most=LARGEST_ENTRY)
 
 
 def _name(value: Any) -> str:
@@ -445,9 +486,9 @@ def _is_landmarks(value: Any, letters: dict[str, int]) -> bool:
     known = isinstance(value, np.ndarray | SparseRows)
     if not known or value.dtype.kind != "f" or value.shape != (letters["a"], letters["d"]):
         return False
-    if isinstance(value, SparseRows):
-        return bool(np.isfinite(value.data).all())
-    return not (np.isinf(value).any() if letters["nan"] else not np.isfinite(value).all())
+    schema.check_type(value, "landmarks_")
+    schema.check_numbers(value, "landmarks_", nan=bool(letters["nan"]), most=LARGEST_ENTRY)
+    return True
 
 
 def _is_history(value: Any, letters: dict[str, int]) -> bool:
@@ -469,7 +510,8 @@ SIMPLE: dict[str, Callable[[Any, dict[str, int]], bool]] = {
     "clusters": lambda value, letters: (
         isinstance(value, np.ndarray)
         and value.ndim == 2
-        and 0 <= value.shape[1] - letters["c"] <= 1
+        and len(value) > 0
+        and value.shape[1] == letters["c"] + letters["normalized"]
         and bool(np.isfinite(value).all())
     ),
     "config": lambda value, _: isinstance(value, dict) and all(v in OUTPUTS for v in value.values()),
@@ -493,6 +535,15 @@ def _check_pieces(islands: Any) -> None:
 
 def _check_options(estimator: Any) -> None:
     """Refuse parameters that ``fit`` would refuse."""
+    try:
+        _check_parameters(estimator)
+    except (ValueError, TypeError) as error:
+        raise Wrong(f"its parameters are not those of a fit: {str(error).rstrip('.')}") from error
+
+
+def _check_parameters(estimator: Any) -> None:
+    if hasattr(estimator, "_runner"):
+        estimator._runner()
     sealed = estimator.__dict__.get("_sealed", {})
     if not hasattr(type(estimator), "_recipe") or hasattr(type(estimator), "encoder_"):
         return

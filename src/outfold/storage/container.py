@@ -62,15 +62,13 @@ def storable(array: Array) -> bool:
 
 
 def write(path: Path, document: dict[str, Any], arrays: dict[str, Array]) -> None:
-    """Write the file whole or not at all, readable by its owner only. Arrays are C-contiguous and little-endian."""
+    """Write the file whole or not at all. Arrays are C-contiguous and little-endian."""
     arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize))  # wide items first: each is aligned
     header = _header(document, arrays)
-    with replacing(path) as beside:
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
-        with open(handle, "wb", buffering=0) as file:
-            _write_all(file, memoryview(header))
-            for array in arrays.values():
-                _write_all(file, _bytes(array))
+    with replacing(path) as beside, open(beside, "wb", buffering=0) as file:
+        _write_all(file, memoryview(header))
+        for array in arrays.values():
+            _write_all(file, _bytes(array))
 
 
 def _write_all(file: Any, view: memoryview) -> None:
@@ -172,7 +170,11 @@ def open_container(path: Any, *, mapped: bool = False) -> Iterator[Container]:
     """Open a file and check its header. Arrays can be read inside the block or, if ``mapped``, at any later time."""
     path = Path(path)
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        try:
+            found = os.stat(path)
+        except ValueError as error:  # a null character, or letters that no file name has
+            raise ModelFileError(f"{str(path)!r} cannot be the path of a file ({error}). Name another.") from error
+        if not stat.S_ISREG(found.st_mode):
             raise ModelFileError(f"{path} is not a file: a folder, perhaps. A model is one file that save() wrote.")
         with open(path, "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -20,13 +20,29 @@ from scipy.sparse import csr_array
 
 from .. import kernels
 from .._runtime.registry import ESTIMATORS, stored_class, stored_name
-from .._runtime.typing import CACHE, FREE, NAN, POSITIVE, SPARSE_ROWS, WHOLE, Axes, Index, Interval, Sparse
+from .._runtime.typing import (
+    CACHE,
+    FREE,
+    NAN,
+    POSITIVE,
+    RISING,
+    SPARSE_ROWS,
+    WEIGHTS,
+    WHOLE,
+    Array,
+    Axes,
+    Index,
+    Interval,
+    Sparse,
+)
 from ..data.checkpoints import Checkpoint
 from ..data.sparse_rows import SparseRows
-from ..distances import METRICS, SPARSE_METRICS, Distances
+from ..distances import LARGEST_ENTRY, METRICS, SPARSE_METRICS, Distances
 from ..neural import network
+from ..operators.operator import RowRule
 
 MOST_WHOLE = 1 << 53
+MOST_FLOAT = 1e304  # of an entry of an array: sums over ten thousand rows are finite
 SPARSE = (Sparse, csr_array)
 
 
@@ -125,30 +141,57 @@ def _check_part(part: Part, value: Any, letters: Letters, told: str) -> None:
     if not sparse and not any(_fits(kind, value) for kind in alternatives(part.kind)):
         raise Wrong(f"{told} is {_describe(value)}, not {part.kind}"[:300])
     if FREE not in part.marks:
-        check_numbers(value, told, nan=NAN in part.marks)
-    if isinstance(value, np.ndarray) and value.dtype.kind not in ("iu" if WHOLE in part.marks else "f"):
-        raise Wrong(f"{told} is an array of {value.dtype}")
+        check_numbers(
+            value, told, nan=NAN in part.marks, most=LARGEST_ENTRY if SPARSE_ROWS in part.marks else MOST_FLOAT
+        )
+    check_type(value, told, whole=WHOLE in part.marks)
     axes = part.mark(Axes)
     if axes is not None and part.array and value is not None:
         check_shape(value, axes.letters, letters, told)
     if POSITIVE in part.marks and value is not None and not np.all(np.asarray(value) > 0):
         raise Wrong(f"{told} must be positive")
+    if WEIGHTS in part.marks and value is not None:
+        check_weights(value, told)
+    if RISING in part.marks and value is not None and (np.isnan(value).any() or (value[1:] < value[:-1]).any()):
+        raise Wrong(f"{told} must not fall")
 
 
 def _check_range(part: Part, value: Any, sizes: Letters, told: str) -> None:
     index, interval = part.mark(Index), part.mark(Interval)
     if index is not None and value is not None:
         check_index(value, sizes[index.below], told)
-    if interval is not None and isinstance(interval.high, str):  # other ranges are those of parameters
-        high = sizes.get(interval.high, np.inf)
-        if not interval.low <= value <= high:
+    if interval is not None and isinstance(value, np.ndarray) and value.size:
+        _check_range(replace(part, marks=(interval,)), float(value.min()), sizes, f"the least entry of {told}")
+    if interval is not None and type(value) in (int, float):
+        high = sizes.get(interval.high, np.inf) if isinstance(interval.high, str) else interval.high
+        if not interval.low <= value <= high or (interval.open_low and value == interval.low):
             raise Wrong(f"{told} is {value}, beyond {interval.low} to {high}")
 
 
 def agree(letters: Letters, letter: str, value: int, told: str) -> None:
-    """Set a letter to a size; raise ``Wrong`` if it has another size already."""
+    """Set a letter to a size; raise ``Wrong`` if it has another size already, or none where there must be some."""
+    if value == 0 and letter not in EMPTY:
+        raise Wrong(f"{told} is empty")
     if letters.setdefault(letter, value) != value:
         raise Wrong(f"{told} has {value} where {letters[letter]} are needed")
+
+
+EMPTY = frozenset("efmpqrs")  # letters of axes that may have no entry
+
+
+def check_type(value: object, told: str, *, whole: bool = False) -> None:
+    """Refuse arrays of other numbers than those we compute with."""
+    array = value.data if isinstance(value, csr_array) else value
+    if isinstance(array, np.ndarray) and array.dtype.name not in (WHOLE_TYPES if whole else FLOAT_TYPES):
+        raise Wrong(f"{told} is an array of {array.dtype}")
+
+
+WHOLE_TYPES, FLOAT_TYPES = ("int32", "int64"), ("float32", "float64")
+
+
+def check_weights(value: Array, told: str) -> None:
+    if value.size and not ((value >= 0).all() and 0 < value.sum() < np.inf):
+        raise Wrong(f"{told} must be weights: none below 0, and some above")
 
 
 def check_shape(value: Any, axes: str, letters: Letters, told: str) -> None:
@@ -164,16 +207,21 @@ def check_index(value: Any, count: int, told: str) -> None:
         raise Wrong(f"{told} must hold indices below {count}")
 
 
-def check_numbers(value: Any, told: str, *, nan: bool = False) -> None:
-    """Refuse NaN anywhere and infinity in arrays; ``nan`` allows NaN in an array."""
+def check_numbers(value: Any, told: str, *, nan: bool = False, most: float = MOST_FLOAT) -> None:
+    """Refuse NaN anywhere, and infinity and numbers beyond ``most`` in arrays; ``nan`` allows NaN in an array."""
     if isinstance(value, float) and value != value:
         raise Wrong(f"{told} is NaN")
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         right = ~np.isinf(value) if nan else np.isfinite(value)
         if not right.all():
             raise Wrong(f"{told} has {value.size - int(right.sum())} entries that are NaN or infinite")
+        if (
+            value.dtype.itemsize == 8
+            and (largest := max(-np.nanmin(value, initial=0), np.nanmax(value, initial=0))) > most
+        ):
+            raise Wrong(f"{told} reaches {largest:.1e}, beyond {most:.0e}")
     if isinstance(value, csr_array):
-        check_numbers(value.data, told)
+        check_numbers(value.data, told, most=most)
     if isinstance(value, tuple | list):
         for entry in value:
             check_numbers(entry, told)
@@ -227,6 +275,35 @@ def _levels(values: dict[str, Any], letters: Letters) -> None:
         if not (isinstance(level, tuple) and len(level) == 2 and isinstance(level[0], float) and level[0] > 0):
             raise Wrong("a level of KernelSum is not a positive epsilon with coefficients")
         check_shape(level[1], "n c", letters, "KernelSum.levels")
+
+
+def _of_its_rule(values: dict[str, Any], letters: Letters) -> None:
+    if values["scale"] is None and type(values["rule"]).at_nearest is RowRule.at_nearest:
+        raise Wrong("SpectralModel has no scale, and its rule no rows of its anchors")
+
+
+def _of_degrees(values: dict[str, Any], letters: Letters) -> None:
+    if letters["q"] not in (2, 4):
+        raise Wrong(f"LowRankRule has {letters['q']} columns of degrees, not 2 or 4")
+
+
+def _through_nearest(values: dict[str, Any], letters: Letters) -> None:
+    if stored_name(type(values["markov"].geometry)) != "NearestAnchors":
+        raise Wrong("RateRule sees other anchors than the nearest ones")
+
+
+def _of_a_walk(values: dict[str, Any], letters: Letters) -> None:
+    if values["stationary"] is None:
+        raise Wrong("WalkRule has no stationary distribution")
+
+
+def _of_all_landmarks(values: dict[str, Any], letters: Letters) -> None:
+    rule, sums = values["found"].model.rule, values["found"].gathered
+    known = stored_name(type(sums)) == "Gathered" and stored_name(type(rule)) in ("MarkovRule", "LandmarkMarkov")
+    if not known or not isinstance(getattr(rule.geometry, "distances", None), Distances):
+        raise Wrong("Past continues a fit that cannot be continued")
+    if letters["l"] < letters["n"]:
+        raise Wrong(f"Past knows {letters['l']} of {letters['n']} landmarks")
 
 
 def _layers(values: dict[str, Any], letters: Letters) -> None:
@@ -339,6 +416,11 @@ def _of_features(values: dict[str, Any], letters: Letters) -> None:
 
 FURTHER: dict[str, Callable[[dict[str, Any], Letters], None]] = {
     "Preparation": _of_columns,
+    "SpectralModel": _of_its_rule,
+    "Past": _of_all_landmarks,
+    "LowRankRule": _of_degrees,
+    "RateRule": _through_nearest,
+    "WalkRule": _of_a_walk,
     "Bandwidth": _some_width,
     "Tree": _euclidean,
     "Cells": _in_cells,

@@ -209,17 +209,18 @@ def test_four_million_rows_go_through_fit_and_transform_in_little_memory(tmp_pat
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 @pytest.mark.parametrize(
     "out", ["o.csv", *(pytest.param(name, marks=pytest.mark.slow) for name in ("o.npy", "o.parquet", "o.zarr"))]
 )
-def test_an_interrupt_leaves_nothing_half_written(tmp_path, data, model, out):
+def test_an_interrupt_leaves_nothing_half_written(tmp_path, data, model, out, name, code):
     """The table is a pipe that never ends, so the command is at work, its file begun, when the signal comes."""
     for suffix, library in (("zarr", "zarr"), ("parquet", "pyarrow")):
         if out.endswith(suffix):
             pytest.importorskip(library)
     folder = tmp_path / "out"
     folder.mkdir()
-    code = (
+    setting = (
         "import itertools, signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background\n"
         "from outfold.data import table_files\n"
@@ -233,14 +234,14 @@ def test_an_interrupt_leaves_nothing_half_written(tmp_path, data, model, out):
         "            yield Batch(at * 50, np.ones((50, 3)), [])\n"
         "table_files.open_table = lambda *a, **k: Endless()\n"
     ) + CODE
-    words = [sys.executable, "-c", code, "transform", str(model), "endless", "-o", str(folder / out)]
+    words = [sys.executable, "-c", setting, "transform", str(model), "endless", "-o", str(folder / out)]
     child = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     line = child.stderr.readline()
     assert line == "under way\n", line + child.stderr.read()
     assert len(list(folder.iterdir())) == 1  # begun, beside its place
-    child.send_signal(signal.SIGINT)
+    child.send_signal(getattr(signal, name))
     _, told = child.communicate(timeout=60)
-    assert child.returncode == 1
+    assert child.returncode == code
     assert "Traceback" not in told
     assert list(folder.iterdir()) == []
 

@@ -17,6 +17,7 @@ from ..._runtime.typing import Array
 from ...exceptions import FarPointsWarning
 from ...selection import gap_dimension
 from .console import line
+from .stream import save_picture
 
 _DIGITS = 5
 _COORDINATES = 16  # computed; those before the largest gap of the spectrum are compared
@@ -125,4 +126,4 @@ def draw(result: Result, path: Path) -> None:
             axes=axes,
             title=title,
         )
-    figure.savefig(path, dpi=150)
+    save_picture(figure.savefig, path)

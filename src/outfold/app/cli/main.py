@@ -1,9 +1,14 @@
-"""The command ``outfold``. Exit codes: 0 done, 1 failed, 2 bad call or bad input."""
+"""The command ``outfold``. Exit codes: 0 done, 1 failed, 2 bad call or bad input, 128 + n ended by signal n."""
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import click
 
@@ -14,9 +19,46 @@ from . import fit as cli_fit
 from .console import line
 from .options import option
 
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # each ends a command as Ctrl-C does: partial files are removed
+
+
+@contextmanager
+def _interrupted_by_signals() -> Iterator[list[int]]:
+    """Yield the list of signals that have come; each raises ``KeyboardInterrupt``, unless the caller has it ignored."""
+    heard: list[int] = []
+    working = True
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if working:
+            heard.append(number)
+            raise KeyboardInterrupt
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+        usual = (signal.SIG_DFL, signal.default_int_handler)
+        before = {n: signal.signal(n, interrupt) for n in numbers if signal.getsignal(n) in usual}
+    try:
+        yield heard
+    finally:
+        working = False  # a signal from now on finds nothing to interrupt
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 class _Polite(click.Group):
     """A command group that reports an exception as one sentence; with ``--debug`` it shows the traceback."""
+
+    def main(self, *args: object, **settings: object) -> object:  # type: ignore[override]
+        """Run a command. One that a signal ended exits with 128 + its number, as shells say it: 130 after Ctrl-C."""
+        with _interrupted_by_signals() as heard:
+            run: Callable[..., object] = super().main
+            try:
+                return run(*args, **settings)
+            except SystemExit as end:
+                if heard and end.code == 1:
+                    raise SystemExit(128 + heard[0]) from end
+                raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which they were added, not sorted by name."""
@@ -51,7 +93,8 @@ def _describe_error(error: Exception, command: str | None) -> click.ClickExcepti
 def main(debug: bool) -> None:
     """Spectral manifold learning whose embeddings are functions: fit once, embed any new point.
 
-    outfold COMMAND --help tells more of a command. Exit codes: 0 done, 1 failed, 2 bad call or bad input.
+    outfold COMMAND --help tells more of a command. Exit codes: 0 done, 1 failed, 2 bad call or bad input,
+    130 interrupted, 143 terminated.
 
     \b
     Example:

@@ -58,11 +58,16 @@ def writable(*suffixes: str, dash: bool = False) -> PathCheck:
         path = path.absolute()
         if suffixes and path.suffix.lower() not in suffixes:
             raise click.BadParameter(f"{path.name} should end in one of {', '.join(suffixes)}.")
-        if not path.parent.is_dir():
-            raise click.BadParameter(f"the folder {path.parent} does not exist. Make it first or name another.")
-        if path.is_dir() and path.suffix != ".zarr":
+        there = Path(os.path.realpath(path))  # a link is not replaced, but the file it leads to
+        if there.is_symlink():
+            raise click.BadParameter(f"{path} is a link that leads back to itself. Name a file.")
+        if not there.parent.is_dir():
+            raise click.BadParameter(f"the folder {there.parent} does not exist. Make it first or name another.")
+        if there.is_dir() and path.suffix != ".zarr":
             raise click.BadParameter(f"{path} is a folder. Name a file in it.")
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
+        if there.exists() and not there.is_file() and not there.is_dir():
+            raise click.BadParameter(f"{path} is a device or a pipe. Name a file.")
+        if not all(os.access(part, os.W_OK) for part in (there, there.parent) if part.exists()):
             raise click.BadParameter(f"{path} cannot be written. Check its permissions or name another.")
         return path
 
