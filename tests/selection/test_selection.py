@@ -21,7 +21,7 @@ from outfold.selection import LocalLinearSelection, gap_dimension, residuals, sl
         (lambda: smallest_time([0.9, 0.9, 0.9, 0.5], 2), "first 3 eigenvalues are equal.*dimension >= 3"),
         (lambda: smallest_time([0.9, 0.5], 1, delta=1.0), "delta=1.0 must lie between"),
         (lambda: entropy_time([0.9], t_max=3), "t_max=3 is too short"),
-        (lambda: residuals([1.0, 2.0]), r"shape \(at least 2"),
+        (lambda: residuals([1.0, 2.0]), "2D array"),
         (lambda: residuals([[1.0, 2.0], [np.nan, 3.0]]), "infinite entries in 1 rows"),
         (lambda: residuals(np.eye(3), scale=0), "scale=0 must be"),
         (lambda: residuals(np.eye(3), rows=1), "rows=1 is too few"),

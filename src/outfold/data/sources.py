@@ -25,7 +25,8 @@ from .._runtime.memory import check_fits
 from .._runtime.threads import Threads, block_rows
 from .._runtime.typing import Array, Sliceable
 from .arrow import ArrowFile, arrow_is_number, arrow_numbers
-from .sparse_rows import SparseRows, as_rows, largest_entries, like_rows, row_keys, stack_rows
+from .inputs import read_rows, refuse_missing
+from .sparse_rows import SparseRows, as_rows, like_rows, row_keys, stack_rows
 
 PIECE_BYTES = 1 << 23  # bytes of a file that are read at a time
 PERMUTED_UP_TO = 10_000_000  # up to this many rows, a draw permutes all row numbers
@@ -87,7 +88,7 @@ class Source:
         at, seen, filled = start, 0, 0
         block = np.empty((max(0, min(rows, len(self) - at)), self.shape[1]))
         for piece in self.pieces():
-            part = np.asarray(piece, dtype=float)[max(0, start - seen) :]
+            part = np.asarray(read_rows(piece, f"a block of {self.told}"), dtype=float)[max(0, start - seen) :]
             seen += len(piece)
             while len(part) and len(block):
                 more = part[: len(block) - filled]
@@ -177,7 +178,7 @@ class Source:
         return hashlib.sha256(repr(self.shape).encode() + content).hexdigest()
 
     def _check(self, block: slice, rows: Array) -> tuple[slice, Array]:
-        return block, check_rows(rows, block.start, str(self))
+        return block, check_rows(rows, block.start, str(self), self.names)
 
     def __str__(self) -> str:
         return f"{self.told} ({self.shape[0]} x {self.shape[1]})"
@@ -294,13 +295,13 @@ class SlicedSource(Source):
     def take(self, index: Array) -> Array:
         if not isinstance(self.values, np.memmap):
             return super().take(index)
-        rows = np.array(self.values[index], dtype=float)
+        rows = np.array(read_rows(self.values[index], str(self)), dtype=float)
         self._forget()
         self._check(slice(0, len(self)), rows)
         return rows
 
     def _read(self, block: slice) -> Array:
-        rows = np.array(self.values[block], dtype=float, order="C")
+        rows = np.array(read_rows(self.values[block], str(self)), dtype=float, order="C")
         self._forget()
         return rows
 
@@ -415,16 +416,24 @@ class BlockSource(Source):
 
     @cached_property
     def sparse(self) -> bool:
-        return bool(issparse(next(iter(self.factory()), None)))
+        return bool(issparse(next(self._given(), None)))
+
+    def _given(self) -> Iterator[Any]:
+        """Yield what the function gives."""
+        try:
+            given = iter(self.factory())
+        except TypeError as error:
+            raise TypeError(
+                f"X is {self.factory!r}, and should be a function without arguments that returns an iterable of row "
+                f"blocks, a new one at each call ({error})."
+            ) from error
+        yield from given
 
     def pieces(self) -> Iterator[Array]:
-        for piece in self.factory():
-            block = as_rows(piece) if issparse(piece) or self.sparse else np.asarray(piece)
-            if issparse(block) != self.sparse:
-                block = like_rows(block, SparseRows((0, block.shape[1])))
-            if block.ndim != 2:
-                raise ValueError(f"A block of rows must be two-dimensional, got shape {block.shape}.")
-            yield block
+        for piece in self._given():
+            block = read_rows(piece, "a block of rows")
+            block = as_rows(block) if issparse(block) or self.sparse else block
+            yield like_rows(block, SparseRows((0, block.shape[1]))) if issparse(block) != self.sparse else block
 
 
 def draw_numbers(count: int, first: int, random: np.random.RandomState | np.random.Generator) -> Array:
@@ -438,16 +447,11 @@ def draw_numbers(count: int, first: int, random: np.random.RandomState | np.rand
     return np.sort(np.random.default_rng(seed).choice(count, first, replace=False))
 
 
-def check_rows(values: ArrayLike, start: int, told: str) -> Array:
+def check_rows(values: ArrayLike, start: int, told: str, names: Sequence[object] | None = None) -> Array:
     """Return rows as float64. Raise ValueError if one is not finite. ``rows[0]`` is row ``start`` of ``told``."""
     given: Array = values if issparse(values) else np.asarray(values)  # type: ignore[assignment]
     rows = as_rows(given)
-    if not np.isfinite(rows.sum()) and not np.isfinite(largest := largest_entries(rows)).all():
-        bad = np.flatnonzero(~np.isfinite(largest))
-        raise ValueError(
-            f"Input contains NaN or infinity: {len(bad)} of rows {start} to {start + len(rows) - 1} of {told}, the "
-            f"first is row {start + bad[0]}. Drop or fill them first."
-        )
+    refuse_missing(rows, told, names=names, start=start)
     return rows
 
 

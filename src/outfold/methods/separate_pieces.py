@@ -10,17 +10,16 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .. import neighbors
 from .._runtime.ownership import freeze
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Interval
 from ..data.places import find_places
-from ..data.sources import require_in_memory
 from ..distances import Metric
 from . import parameters
-from .base import SpectralEstimator, Storable, Transformer
+from .base import SpectralEstimator, Storable, Transformer, validate_rows
 from .declaration import estimator
 from .isomap import Isomap
 
@@ -93,7 +92,7 @@ class Islands(Storable, Transformer):
         """Find the connected components of the data, and embed each."""
         parameters.check(self)
         columns, k = int(self.n_components), int(self.n_neighbors)
-        X = np.asarray(validate_data(self, require_in_memory(X), dtype=float, ensure_min_samples=2))
+        X = np.asarray(validate_rows(self, X, reset=True, least=2, sparse=False), dtype=float)
         runner = Threads(self.n_jobs)
         piece = _pieces(X, k, runner)
         sizes = np.bincount(piece)
@@ -129,7 +128,7 @@ class Islands(Storable, Transformer):
     def transform(self, X: Data) -> Array:
         """Return each row in the coordinates of its piece, moved to the centre of that piece."""
         check_is_fitted(self)
-        X = np.asarray(validate_data(self, require_in_memory(X), reset=False, dtype=float))
+        X = np.asarray(validate_rows(self, X, reset=False, sparse=False), dtype=float)
         label = self._belongs(X, Threads(self.n_jobs))
         found = np.empty((len(X), len(self.centres_[0])))
         for number in np.unique(label):

@@ -10,13 +10,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .._runtime.ownership import freeze
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Seed
 from ..data.sources import map_rows
-from ..methods.base import TakesCollections
+from ..methods.base import TakesCollections, validate_rows
 from ..operators.directions import LEAST_RESIDUAL, SCALE, residuals_of
 from .dimension import draw_rows, table_of_rows
 
@@ -119,7 +119,7 @@ class LocalLinearSelection(TakesCollections, SelectorMixin, BaseEstimator):
         """
         drawn = draw_rows(X, self.rows, self.rows, self.random_state)
         names = getattr(X, "columns", None) if drawn is not X else None
-        table: Array = validate_data(self, drawn, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        table: Array = validate_rows(self, drawn, reset=True, least=2, sparse=False)
         if names is not None:
             self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
         wanted, least = self.n_components, self.threshold
