@@ -24,7 +24,7 @@ from outfold.selection import LocalLinearSelection, gap_dimension, residuals, sl
         (lambda: residuals([1.0, 2.0]), "2D array"),
         (lambda: residuals([[1.0, 2.0], [np.nan, 3.0]]), "infinite entries in 1 rows"),
         (lambda: residuals(np.eye(3), scale=0), "scale=0 must be"),
-        (lambda: residuals(np.eye(3), rows=1), "rows=1 is too few"),
+        (lambda: residuals(np.eye(3), rows=1), "rows=1 must be a whole number >= 2"),
         (lambda: LocalLinearSelection(4).fit(np.eye(3)), "n_components=4 must be 1 to 3"),
         (lambda: LocalLinearSelection(threshold=1.0).fit(np.eye(3)), "threshold=1.0"),
         (lambda: slope_dimension(np.ones((5, 2))), "All training points are equal"),

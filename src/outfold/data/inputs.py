@@ -152,7 +152,7 @@ def _array(X: object, name: str) -> Array:
     if isinstance(X, list | tuple | range):
         return _of_sequence(X, name)
     if isinstance(X, str | bytes | bytearray) or X is None:
-        raise TypeError(f"{name} is {_shown(X)}; rows and columns of numbers are needed, such as an array.")
+        raise TypeError(f"{name} is {shown(X)}; rows and columns of numbers are needed, such as an array.")
     try:
         found = np.asarray(X)
     except Exception as error:
@@ -160,7 +160,7 @@ def _array(X: object, name: str) -> Array:
             f"{name}, a {type(X).__name__}, cannot be made an array ({error}). Pass an array or a table."
         ) from error
     if found.dtype == object and found.ndim == 0:
-        raise TypeError(f"{name} is {_shown(X)}, of type {type(X).__name__}; rows and columns of numbers are needed.")
+        raise TypeError(f"{name} is {shown(X)}, of type {type(X).__name__}; rows and columns of numbers are needed.")
     return found
 
 
@@ -309,7 +309,7 @@ def _number(cell: Any) -> float:
 
 def _cell_error(cell: object, where: str, error: Exception) -> Exception:
     """Return the error about a value that is no number."""
-    start = f"{where[0].upper()}{where[1:]} holds {_shown(cell)}"
+    start = f"{where[0].upper()}{where[1:]} holds {shown(cell)}"
     if isinstance(cell, str | bytes) and not cell.strip():
         return ValueError(f"{start}, which is empty: could not convert string to float. Write a missing value as NaN.")
     if isinstance(cell, str | bytes):
@@ -318,7 +318,7 @@ def _cell_error(cell: object, where: str, error: Exception) -> Exception:
             "sklearn.preprocessing.OneHotEncoder or OrdinalEncoder."
         )
     if isinstance(cell, complex | np.complexfloating):
-        return ValueError(f"Complex data not supported: {where} holds {_shown(cell)}. Pass real and imaginary parts.")
+        return ValueError(f"Complex data not supported: {where} holds {shown(cell)}. Pass real and imaginary parts.")
     if isinstance(error, OverflowError):
         return ValueError(f"{start}, beyond the largest float, 1.8e308. Rescale the column or take its logarithm.")
     return TypeError(
@@ -327,11 +327,13 @@ def _cell_error(cell: object, where: str, error: Exception) -> Exception:
     )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return how a message shows a value: its text, cut if it is long."""
     try:
         text = repr(value)
     except Exception:  # ints of very many digits have none
         return f"a {type(value).__name__} without a text"
+    text = " ".join(text.split())
     return text if len(text) <= SHOWN_LETTERS else f"{text[:SHOWN_LETTERS]}..."
 
 

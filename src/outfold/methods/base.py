@@ -31,7 +31,7 @@ from ..data.writers import Assignable
 from ..distances import Metric, takes_sparse
 from ..engine import cross_fit
 from ..engine import plan as planning
-from ..engine.fit import Fit, Recipe, extend_fit, fit_recipe
+from ..engine.fit import Fit, Recipe, check_count, extend_fit, fit_recipe
 from ..engine.inverse import InverseModel
 from ..engine.report import Report
 from ..exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
@@ -226,6 +226,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         extension = parameters.extension(self.extension, self._precomputed_parameter())
         self._carriers = extension, parameters.extension(self.inverse, None, name="inverse")
         rows, dtype = self._rows(X, recipe)
+        self._check_counts(recipe, rows.shape)
         limits = recipe.view.long_run
         if limits is not None or not rows.sparse:  # sizes do not say what sparse rows need: `build` asks
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
@@ -255,6 +256,18 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             found = replace(found, report=replace(found.report, warnings=(*notes, *found.report.warnings)))
         self._adopt(found, dtype)
         checkpoint.finish()
+
+    def _check_counts(self, recipe: Recipe, shape: tuple[int, int]) -> None:
+        """Refuse more coordinates or neighbours than there are points, before a plan counts their bytes."""
+        own_columns = recipe.view.given and not recipe.view.between_rows  # the landmarks are the columns of the matrix
+        points = max(shape[0], shape[1] if own_columns else recipe.landmarks.count(shape[0]))
+        if points < 2 or (not own_columns and recipe.landmarks.count(shape[0]) < 2):
+            given = parameters.shown(getattr(self, "landmarks", None))
+            raise ValueError(f"landmarks={given} of {shape[0]} rows are less than 2. Raise it, or pass more rows.")
+        check_count(recipe, points)
+        k = getattr(self, "n_neighbors", None)
+        if isinstance(k, int | np.integer) and k > points:
+            raise ValueError(f"n_neighbors={k} must be smaller than the number of points, n = {points}. Lower it.")
 
     @staticmethod
     def _extend_fit(found: Fit, rows: Source, recipe: Recipe, extension: Specification, runner: Threads) -> Fit:
@@ -698,9 +711,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
     # -- scikit-learn ----------------------------------------------------------------------
 
     def _runner(self) -> Threads:
-        if self.n_jobs is not None and (not isinstance(self.n_jobs, int | np.integer) or self.n_jobs == 0):
-            raise ValueError(f"n_jobs={self.n_jobs!r} must be None or a whole number other than 0.")
-        return Threads(self.n_jobs, bool(self.verbose))
+        return parameters.threads(self.n_jobs, self.verbose)
 
     def _precomputed_parameter(self) -> str | None:
         for name in ("kernel", "metric"):

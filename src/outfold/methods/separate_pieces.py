@@ -93,7 +93,12 @@ class Islands(Storable, Transformer):
         parameters.check(self)
         columns, k = int(self.n_components), int(self.n_neighbors)
         X = np.asarray(validate_rows(self, X, reset=True, least=2, sparse=False), dtype=float)
-        runner = Threads(self.n_jobs)
+        runner = parameters.threads(self.n_jobs)
+        if self.method is not None and (isinstance(self.method, type) or not isinstance(self.method, PieceMethod)):
+            raise ValueError(
+                f"method={parameters.shown(self.method)} must be None or an estimator with fit_transform, transform and "
+                "n_components."
+            )
         piece = _pieces(X, k, runner)
         sizes = np.bincount(piece)
         large = np.flatnonzero(sizes >= max(self.smallest * len(X), 2 * columns + 2))

@@ -15,7 +15,7 @@ from .._runtime.ownership import freeze, own
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data
 from ..data.inputs import read_rows
-from ..distances import Metric, MetricLike
+from ..distances import LARGEST_ENTRY, Metric, MetricLike
 from ..methods import parameters
 from ..methods.base import validate_rows
 
@@ -57,6 +57,7 @@ class RemoveOutliers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X: Data, y: object = None) -> Self:
         """Choose the radius and store the training rows."""
+        parameters.refuse_class("metric", self.metric)
         needed = parameters.count("min_neighbors", self.min_neighbors)
         rows = np.asarray(validate_rows(self, X, reset=True, least=2, sparse=False), dtype=float)
         if needed >= len(rows):
@@ -68,7 +69,7 @@ class RemoveOutliers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             parameters.one_of("radius", self.radius, ("auto",))
             self.radius_ = 3 * self._typical(rows, needed)
         else:
-            self.radius_ = parameters.number("radius", self.radius, low=0.0, open_low=True)
+            self.radius_ = parameters.number("radius", self.radius, low=0.0, high=LARGEST_ENTRY, open_low=True)
         self.mask_ = self._count(rows) - 1 >= needed
         freeze(self)
         return self
