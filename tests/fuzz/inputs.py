@@ -109,7 +109,6 @@ FORMS: dict[str, Callable[[np.ndarray], Any]] = {  # each holds the numbers of a
     "strided": strided,
     "reversed": lambda X: X[::-1].copy()[::-1],
     "read-only": read_only,
-    "matrix": lambda X: np.asmatrix(X) if hasattr(np, "asmatrix") else X,
     "memmap": mapped,
     "memmap f4": lambda X: mapped(X.astype("f4")),
     "memmap i8": lambda X: mapped(X.astype("i8")),
@@ -161,7 +160,9 @@ FORMS: dict[str, Callable[[np.ndarray], Any]] = {  # each holds the numbers of a
     "polars Decimal": lambda X: pl.DataFrame(frame(X).to_dict("list")).cast(pl.Decimal(12, 3)),
     "polars text of numbers": lambda X: pl.DataFrame(frame(X.astype(str)).to_dict("list")),
     "pyarrow Table": lambda X: pa.table(frame(X).to_dict("list")),
-    "pyarrow Table, chunks": lambda X: pa.concat_tables([pa.table(frame(part).to_dict("list")) for part in (X[:7], X[7:])]),
+    "pyarrow Table, chunks": lambda X: pa.concat_tables(
+        [pa.table(frame(part).to_dict("list")) for part in (X[:7], X[7:])]
+    ),
     "pyarrow Table int": lambda X: pa.table(frame(X.astype(int)).to_dict("list")),
     "pyarrow RecordBatch": lambda X: pa.RecordBatch.from_pydict(frame(X).to_dict("list")),
     **{
@@ -172,7 +173,7 @@ FORMS: dict[str, Callable[[np.ndarray], Any]] = {  # each holds the numbers of a
     "sparse int": lambda X: scipy.sparse.csr_array(X.astype(int)),
     "sparse float32": lambda X: scipy.sparse.csr_array(X.astype("f4")),
     "sparse int64 indices": lambda X: wide_indices(X),
-    "blocks": lambda X: (lambda: iter([X[:9], X[9:]])),
+    "blocks": lambda X: lambda: iter([X[:9], X[9:]]),
     **tensors(),
 }
 
@@ -235,7 +236,9 @@ HOLDERS: dict[str, Callable[[np.ndarray], Any]] = {  # forms that can hold any o
     "list of arrays": list,
     "pandas": frame,
     "pandas category": lambda X: frame(X).astype({"milk": "category"}),
-    "polars": lambda X: pl.DataFrame([pl.Series(str(at), list(values), dtype=pl.Object) for at, values in enumerate(X.T)]),
+    "polars": lambda X: pl.DataFrame(
+        [pl.Series(str(at), list(values), dtype=pl.Object) for at, values in enumerate(X.T)]
+    ),
     "pyarrow": lambda X: pa.Table.from_pandas(frame(X)),
 }
 
@@ -335,15 +338,21 @@ KIND_FAULTS: dict[str, Callable[[np.ndarray], Any]] = {
     "polars with dates": lambda X: pl.from_pandas(frame(X).assign(milk=pd.date_range("2020", periods=len(X)))),
     "polars with durations": lambda X: pl.from_pandas(frame(X).assign(milk=pd.to_timedelta(range(len(X)), "s"))),
     "polars with lists": lambda X: pl.DataFrame({"tea": X[:, 0], "milk": X[:, 1:].tolist()}),
-    "polars with arrays": lambda X: pl.DataFrame({"tea": X[:, 0], "milk": pl.Series(X[:, 1:], dtype=pl.Array(float, 2))}),
+    "polars with arrays": lambda X: pl.DataFrame(
+        {"tea": X[:, 0], "milk": pl.Series(X[:, 1:], dtype=pl.Array(float, 2))}
+    ),
     "polars with structs": lambda X: pl.DataFrame({"tea": X[:, 0]}).with_columns(pl.struct("tea").alias("milk")),
-    "polars Categorical": lambda X: pl.DataFrame({"tea": X[:, 0], "milk": ["a"] * len(X)}).cast({"milk": pl.Categorical}),
+    "polars Categorical": lambda X: pl.DataFrame({"tea": X[:, 0], "milk": ["a"] * len(X)}).cast(
+        {"milk": pl.Categorical}
+    ),
     "polars with null": lambda X: pl.DataFrame({"tea": [None, *X[1:, 0]], "milk": X[:, 1]}),
     "pyarrow ChunkedArray": lambda X: pa.chunked_array([X[:, 0]]),
     "pyarrow Array": lambda X: pa.array(X[:, 0]),
     "pyarrow with null": lambda X: pa.table({"tea": [None, *X[1:, 0]], "milk": X[:, 1]}),
     "pyarrow with text": lambda X: pa.table({"tea": X[:, 0], "milk": ["a"] * len(X)}),
-    "pyarrow with dictionary": lambda X: pa.table({"tea": X[:, 0], "milk": pa.array(["a"] * len(X)).dictionary_encode()}),
+    "pyarrow with dictionary": lambda X: pa.table(
+        {"tea": X[:, 0], "milk": pa.array(["a"] * len(X)).dictionary_encode()}
+    ),
     "pyarrow with timestamps": lambda X: pa.table({"tea": X[:, 0], "milk": X[:, 1].astype("datetime64[s]")}),
     "pyarrow with lists": lambda X: pa.table({"tea": X[:, 0], "milk": X[:, 1:].tolist()}),
     "pyarrow with nulls only": lambda X: pa.table({"tea": X[:, 0], "milk": pa.nulls(len(X))}),

@@ -114,7 +114,9 @@ def _side_by_side(columns: Sequence[tuple[object, Array]], rows: int, name: str)
 
 def _sparse(X: Any, name: str) -> Any:
     if len(X.shape) != 2:
-        raise ValueError(f"{name} is a sparse array of shape {X.shape}; rows and columns are needed. Reshape your data.")
+        raise ValueError(
+            f"{name} is a sparse array of shape {X.shape}; rows and columns are needed. Reshape your data."
+        )
     rows = X.tocsr()
     if rows.dtype.kind not in "iufb":
         raise ValueError(_kind_sentence(rows.dtype, name, None))
@@ -141,7 +143,9 @@ def _array(X: object, name: str) -> Array:
     if hasattr(X, "collect") and root == "polars":
         raise TypeError(f"{name} is a LazyFrame of polars, which holds no rows yet. Pass {_code(name)}.collect().")
     if isinstance(X, Mapping):
-        raise TypeError(f"{name} is a {type(X).__name__}, which has no order of columns. Pass pandas.DataFrame({_code(name)}).")
+        raise TypeError(
+            f"{name} is a {type(X).__name__}, which has no order of columns. Pass pandas.DataFrame({_code(name)})."
+        )
     if isinstance(X, Set):
         raise TypeError(f"{name} is a {type(X).__name__}, which has no order. Pass a list of rows.")
     if isinstance(X, Iterator):
@@ -192,13 +196,19 @@ def _of_sequence(X: Sequence[Any], name: str) -> Array:
         parts = [_unmasked(part, f"{name}[{at}]") if isinstance(part, np.ma.MaskedArray) else part
                  for at, part in enumerate(parts)]  # fmt: skip
     if any(_root(part) == "torch" for part in parts):
-        parts = [_of_tensor(part, f"{name}[{at}]") if hasattr(part, "detach") else part for at, part in enumerate(parts)]
+        parts = [
+            _of_tensor(part, f"{name}[{at}]") if hasattr(part, "detach") else part for at, part in enumerate(parts)
+        ]
     if any(isinstance(part, Mapping) for part in parts):
-        raise TypeError(f"{name} is a list of dictionaries. Pass pandas.DataFrame({_code(name)}), whose columns have an order.")
+        raise TypeError(
+            f"{name} is a list of dictionaries. Pass pandas.DataFrame({_code(name)}), whose columns have an order."
+        )
     try:
         found = np.array(parts)
     except (ValueError, TypeError, OverflowError, DeprecationWarning):
-        widths = [len(part) if hasattr(part, "__len__") and not isinstance(part, str | bytes) else None for part in parts]
+        widths = [
+            len(part) if hasattr(part, "__len__") and not isinstance(part, str | bytes) else None for part in parts
+        ]
         other = next((at for at, width in enumerate(widths) if width != widths[0]), None)
         if other is not None:
             raise ValueError(
@@ -292,7 +302,9 @@ def _of_cells(values: Array, name: str, column: object) -> Array:
             flat[at] = _number(cell)
         except (TypeError, ValueError, OverflowError) as error:
             place = np.unravel_index(at, values.shape)
-            of_column = "" if column is None and len(place) == 1 else f", column {place[1] if column is None else repr(column)}"
+            of_column = (
+                "" if column is None and len(place) == 1 else f", column {place[1] if column is None else repr(column)}"
+            )
             raise _cell_error(cell, f"row {place[0]}{of_column} of {name}", error) from None
     return found
 
@@ -341,7 +353,11 @@ def check_copy(shape: tuple[int, ...], name: str, itemsize: int = 8) -> None:
     """Refuse a copy in float64 that cannot be allocated."""
     needed = float(itemsize) * float(np.prod([float(length) for length in shape]))
     if needed >= CHECKED_BYTES_FROM:
-        check_fits(needed, f"{name} of shape {shape} as floating-point numbers needs", "Pass fewer rows, or a .npy file with landmarks=.")
+        check_fits(
+            needed,
+            f"{name} of shape {shape} as floating-point numbers needs",
+            "Pass fewer rows, or a .npy file with landmarks=.",
+        )
 
 
 def empty(shape: tuple[int, ...], dtype: Any, name: str) -> Array:
@@ -419,7 +435,9 @@ def _missing_sentence(
     spoiled = int((counts > 0).sum())
     worst = np.argsort(-counts, kind="stable")[: min(FEW_NAMES, spoiled)]
     listed = ", ".join(f"{label(int(at))} has {counts[at]}" for at in worst)
-    by_column = "" if spoiled == 1 else f"; {listed}{f', {spoiled - len(worst)} others have some' * (spoiled > len(worst))}"
+    by_column = (
+        "" if spoiled == 1 else f"; {listed}{f', {spoiled - len(worst)} others have some' * (spoiled > len(worst))}"
+    )
     told_of = (
         f"Input {told} contains {word}: {len(row)} of {shape[0] * shape[1]} values, in {many} of {shape[0]} rows; the "
         f"first is row {start + row[0]}, {label(int(column[0]))}{by_column}. "

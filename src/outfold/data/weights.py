@@ -17,7 +17,9 @@ SUM_ROUNDING = 1e-12  # sums of weights that differ by less, relatively, are the
 def measure_on(rows: Source, sample_weight: Weights) -> Any:
     """Return the measure on the rows of a fit: their weights, 1 if None."""
     parts = _weights_in_parts(rows, sample_weight, 1.0)
-    return sample_measure(read_weights("sample_weight", sample_weight, len(rows)), len(rows)) if parts is None else parts
+    return (
+        sample_measure(read_weights("sample_weight", sample_weight, len(rows)), len(rows)) if parts is None else parts
+    )
 
 
 def added_measure(rows: Source, sample_weight: Weights, unit: float) -> Any:

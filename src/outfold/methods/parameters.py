@@ -72,7 +72,6 @@ def shown(value: object) -> str:
     return inputs.shown(value)
 
 
-
 def one_of(name: str, value: object, valid: Sequence[str]) -> str:
     """Return ``value`` if it is one of the valid names, else raise an error that lists them."""
     if not isinstance(value, str) or value not in valid:
@@ -173,7 +172,9 @@ def marked_fields(kind: type) -> dict[str, Any]:
 def _plain_fields(kind: type) -> dict[str, tuple[Any, ...]]:
     """Return the kinds of every field of a class that is a number without marks: int, float, or either, and None."""
     hints = get_type_hints(kind)
-    parts = {f: get_args(hint) if get_origin(hint) in (typing.Union, UnionType) else (hint,) for f, hint in hints.items()}
+    parts = {
+        f: get_args(hint) if get_origin(hint) in (typing.Union, UnionType) else (hint,) for f, hint in hints.items()
+    }
     numbers = {f: kinds for f, kinds in parts.items() if set(kinds) <= {int, float, NoneType}}
     return {f: kinds for f, kinds in numbers.items() if f not in marked_fields(kind) and not f.startswith("_")}
 
@@ -469,7 +470,9 @@ def parse_components(value: Components) -> int | str | tuple[int, ...]:
     """Return n_components: a count, "auto", or a tuple of eigenpair indices (0 is the trivial one)."""
     if isinstance(value, str):
         if value != "auto":
-            raise ValueError(f"n_components={shown(value)} is not known: pass a count, 'auto' or numbers of eigenpairs.")
+            raise ValueError(
+                f"n_components={shown(value)} is not known: pass a count, 'auto' or numbers of eigenpairs."
+            )
         return value
     if isinstance(value, np.ndarray) and np.ma.is_masked(value):
         raise ValueError(f"n_components={shown(value)} has masked entries: leave them out.")
