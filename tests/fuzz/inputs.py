@@ -48,7 +48,7 @@ def table(rng: np.random.Generator, rows: int = 30, columns: int = 3) -> np.ndar
 # -- forms of a table ----------------------------------------------------------------------
 
 
-def frame(X: np.ndarray, **options: Any) -> pd.DataFrame:
+def frame(X: np.ndarray, **options) -> pd.DataFrame:
     return pd.DataFrame(X, columns=NAMES[: X.shape[1]], **options)
 
 
@@ -74,7 +74,7 @@ class ArrayLike:
     def __init__(self, X: np.ndarray) -> None:
         self.X = X
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
         return np.array(self.X, dtype=dtype)
 
 
@@ -178,7 +178,7 @@ FORMS: dict[str, Callable[[np.ndarray], Any]] = {  # each holds the numbers of a
 }
 
 
-def wide_indices(X: np.ndarray) -> Any:
+def wide_indices(X: np.ndarray):
     found = scipy.sparse.csr_array(X)
     found.indices, found.indptr = found.indices.astype("i8"), found.indptr.astype("i8")
     return found
@@ -259,7 +259,7 @@ KIND_FAULTS: dict[str, Callable[[np.ndarray], Any]] = {
     "structured": lambda X: np.array(list(map(tuple, X)), dtype=[(name, float) for name in NAMES[: X.shape[1]]]),
     "recarray": lambda X: np.rec.fromarrays(list(X.T), names=NAMES[: X.shape[1]]),
     "structured 2-D": lambda X: X.astype([("value", float)]),
-    "masked": lambda X: np.ma.array(X, mask=X == X[3, 1]),
+    "masked": lambda X: np.ma.array(X, mask=X[3, 1] == X),
     "masked, all": lambda X: np.ma.masked_all(X.shape),
     "list of masked rows": lambda X: [np.ma.array(row, mask=row == X[3, 1]) for row in X],
     "ragged": lambda X: [*X.tolist(), [1.0]],
@@ -282,13 +282,13 @@ KIND_FAULTS: dict[str, Callable[[np.ndarray], Any]] = {
     "pyarrow, empty": lambda X: pa.table({}),
     "sparse, no rows": lambda X: scipy.sparse.csr_array((0, 3)),
     "sparse complex": lambda X: scipy.sparse.csr_array(X + 1j),
-    "sparse with NaN": lambda X: scipy.sparse.csr_array(np.where(X == X[3, 1], np.nan, X)),
+    "sparse with NaN": lambda X: scipy.sparse.csr_array(np.where(X[3, 1] == X, np.nan, X)),
     "sparse 1-D": lambda X: scipy.sparse.coo_array(X[:, 0]),
-    "array with NaN": lambda X: np.where(X == X[3, 1], np.nan, X),
-    "float32 with inf": lambda X: np.where(X == X[3, 1], np.inf, X).astype("f4"),
-    "float16 with NaN": lambda X: np.where(X == X[3, 1], np.nan, X).astype("f2"),
+    "array with NaN": lambda X: np.where(X[3, 1] == X, np.nan, X),
+    "float32 with inf": lambda X: np.where(X[3, 1] == X, np.inf, X).astype("f4"),
+    "float16 with NaN": lambda X: np.where(X[3, 1] == X, np.nan, X).astype("f2"),
     "longdouble beyond": lambda X: X.astype("g") * np.longdouble("1e4000") + 1,
-    "memmap with NaN": lambda X: mapped(np.where(X == X[3, 1], np.nan, X)),
+    "memmap with NaN": lambda X: mapped(np.where(X[3, 1] == X, np.nan, X)),
     "memmap complex": lambda X: mapped(X + 1j),
     "memmap of dates": lambda X: mapped(X.astype("datetime64[s]")),
     "text": lambda X: "rows.csv",
@@ -313,7 +313,7 @@ KIND_FAULTS: dict[str, Callable[[np.ndarray], Any]] = {
     "function of nothing": lambda X: lambda: None,
     "function of text": lambda X: lambda: ["a", "b"],
     "function of ragged blocks": lambda X: lambda: [X, X[:, :2]],
-    "function of NaN": lambda X: lambda: [np.where(X == X[3, 1], np.nan, X)],
+    "function of NaN": lambda X: lambda: [np.where(X[3, 1] == X, np.nan, X)],
     "function of no blocks": lambda X: list,
     "pandas, one name twice": lambda X: pd.DataFrame(X, columns=["tea"] * X.shape[1]),
     "pandas Series": lambda X: frame(X)["tea"],
@@ -362,7 +362,7 @@ KIND_FAULTS: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
-def sparse_tensor(X: np.ndarray) -> Any:
+def sparse_tensor(X: np.ndarray):
     import torch
 
     return torch.tensor(X).to_sparse()

@@ -29,7 +29,7 @@ class Outcome:
         return f"{type(self.error).__name__} at {last.filename}:{last.lineno} ({last.line}): {self.error!s:.300}"
 
 
-def outcome(call: Callable[..., Any], *args: Any, **options: Any) -> Outcome:
+def outcome(call: Callable[..., Any], *args, **options) -> Outcome:
     """Call, and judge the error: its kind is one of ours, and it comes from a ``raise`` in our package."""
     try:
         return Outcome(quietly(call, *args, **options))

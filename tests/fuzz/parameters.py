@@ -115,13 +115,14 @@ ODD: dict[str, object] = {
 
 OBJECTS: dict[str, tuple[Any, ...]] = {  # parameter -> objects whose fields are replaced too
     "n_neighbors": (graphs.Union(5), graphs.Mutual(5), graphs.Ball(40.0), graphs.Threshold(0.1)),
-    "epsilon": (bandwidths.Fixed(1.0), bandwidths.Percentile(), bandwidths.Neighbor(), bandwidths.CutOff(), bandwidths.Slope()),
+    "epsilon": (bandwidths.Fixed(1.0), bandwidths.Percentile(), bandwidths.Neighbor(), bandwidths.CutOff(),
+                bandwidths.Slope()),
     "kernel": (kernels.Variable(),),
     "solver": (solvers.LowRank(), solvers.Auto(), solvers.Dense(), solvers.Lanczos(), solvers.Filtered(),
                solvers.ShiftInvert(), solvers.Lobpcg(), solvers.Krylov()),
     "landmarks": (landmarks.Random(9), landmarks.KMeans(9), landmarks.FarthestPoint(9), landmarks.MinDistance(9),
-                  landmarks.InverseDensity(9), landmarks.RPCholesky(9), landmarks.Points(np.eye(3)), landmarks.AtMost(9),
-                  landmarks.Enough()),
+                  landmarks.InverseDensity(9), landmarks.RPCholesky(9), landmarks.Points(np.eye(3)),
+                  landmarks.AtMost(9), landmarks.Enough()),
     "extension": (extensions.LeastSquares(), extensions.GeometricHarmonics(), extensions.LaplacianPyramid(),
                   extensions.KernelRidge(), extensions.Barycentric(), extensions.CompressedDiffusion(),
                   extensions.LinearMap(), extensions.Auto(folds=2, candidates=(extensions.Nystrom(),)),
@@ -208,7 +209,7 @@ def drawn(bases: dict[str, Any], rng: np.random.Generator, count: int) -> Iterat
         yield Setting(f"{base}({', '.join(words)})", base, parameters, tuple(parameters))
 
 
-def build(setting: Setting) -> Any:
+def build(setting: Setting):
     """Return the estimator; an object that refuses its field raises here."""
     values = {}
     for name, value in setting.parameters.items():

@@ -7,11 +7,10 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 
-from outfold import ClassicalMDS, DiffusionMaps, Isomap, KernelPCA, LocallyLinearEmbedding, Roseland
-from outfold._runtime import memory
-
 from fuzz import inputs
 from fuzz.outcomes import outcome
+from outfold import ClassicalMDS, DiffusionMaps, Isomap, KernelPCA, LocallyLinearEmbedding, Roseland
+from outfold._runtime import memory
 
 METHODS = (
     DiffusionMaps(2), DiffusionMaps(kernel="gaussian"), Isomap(n_neighbors=6), KernelPCA(kernel="rbf"), ClassicalMDS(),
@@ -58,7 +57,7 @@ def test_every_form_and_every_fault_in_a_fit():
         want = None
         if case.numbers is not None:
             key = case.numbers.tobytes()
-            want = wanted[key] = wanted.get(key, None) if key in wanted else method.fit_transform(case.numbers)
+            want = wanted[key] = wanted.get(key) if key in wanted else method.fit_transform(case.numbers)
         check(case, method, want)
 
 
@@ -72,7 +71,7 @@ def test_every_form_and_every_fault_in_transform_and_its_inverse():
         for case in inputs.cases(np.random.default_rng(1)):
             if case.name in ("blocks", *inputs.TRUTH) or "function of" in case.name or "sparse" in case.name:
                 continue  # rows in blocks or sparse are for some of the calls, and 0 and 1 have four columns
-            found = outcome(lambda: call(case.make()))
+            found = outcome(lambda call=call, case=case: call(case.make()))
             assert found.ours, f"{case}: {found}"
             if case.numbers is None:
                 named = call == model.inverse_transform and " name" in case.name  # coordinates have no names
@@ -160,7 +159,7 @@ WEIGHT_FAULTS = {
 def test_weights_in_every_form_are_the_same_weights(form):
     X = inputs.table(np.random.default_rng(4))
     for method in (DiffusionMaps(2), Isomap(n_neighbors=6)):
-        found = outcome(lambda: method.fit(X, sample_weight=WEIGHT_FORMS[form](WEIGHTS)).transform(X))
+        found = outcome(lambda method=method: method.fit(X, sample_weight=WEIGHT_FORMS[form](WEIGHTS)).transform(X))
         assert found.error is None, found
         assert np.array_equal(found.answer, method.fit(X, sample_weight=WEIGHTS).transform(X))
 

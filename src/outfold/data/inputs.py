@@ -1,4 +1,4 @@
-"""What a caller passes as rows, or as one number a row, read as arrays of numbers; what is none is refused by its place.
+"""What a caller passes as rows, or as one number a row, read as arrays; what is no number is refused by its place.
 
 Lists, arrays of any type, sparse matrices, tensors, and the tables of pandas, polars and pyarrow are read. Nothing of
 these packages is imported: a table says by its type where it comes from.
@@ -150,8 +150,8 @@ def _array(X: object, name: str) -> Array:
         raise TypeError(f"{name} is a {type(X).__name__}, which has no order. Pass a list of rows.")
     if isinstance(X, Iterator):
         raise TypeError(
-            f"{name} is a {type(X).__name__}, which can be read once only. Pass list({_code(name)}), or, for rows that do not "
-            "fit in memory, a function that returns an iterable of row blocks."
+            f"{name} is a {type(X).__name__}, which can be read once only. Pass list({_code(name)}), or, for rows that "
+            "do not fit in memory, a function that returns an iterable of row blocks."
         )
     if isinstance(X, list | tuple | range):
         return _of_sequence(X, name)
@@ -175,8 +175,8 @@ def _unmasked(X: Any, name: str) -> Array:
     rows = hidden.reshape(len(hidden), -1).any(axis=1) if hidden.ndim else hidden.reshape(1)
     raise ValueError(
         f"{name} is a masked array with {hidden.sum()} of {hidden.size} values masked, the first in row "
-        f"{rows.argmax()}. Drop these rows (numpy.ma.compress_rows), or pass {_code(name)}.filled(numpy.nan) and fill them in "
-        "with sklearn.impute.SimpleImputer."
+        f"{rows.argmax()}. Drop these rows (numpy.ma.compress_rows), or pass {_code(name)}.filled(numpy.nan) and fill "
+        "them in with sklearn.impute.SimpleImputer."
     )
 
 
@@ -212,8 +212,8 @@ def _of_sequence(X: Sequence[Any], name: str) -> Array:
         other = next((at for at, width in enumerate(widths) if width != widths[0]), None)
         if other is not None:
             raise ValueError(
-                f"The rows of {name} differ in length: row 0 has {_count(widths[0])}, row {other} {_count(widths[other])}. "
-                "Fill the shorter ones, or drop them."
+                f"The rows of {name} differ in length: row 0 has {_count(widths[0])}, row {other} "
+                f"{_count(widths[other])}. Fill the shorter ones, or drop them."
             ) from None
         return _of_objects(parts, name)
     if found.dtype.kind in "US" and not all(isinstance(part, str | bytes) for part in parts):
@@ -334,8 +334,8 @@ def _cell_error(cell: object, where: str, error: Exception) -> Exception:
     if isinstance(error, OverflowError):
         return ValueError(f"{start}, beyond the largest float, 1.8e308. Rescale the column or take its logarithm.")
     return TypeError(
-        f"{start}, of type {type(cell).__name__}: an argument must be a real number, or a string of one number. Convert "
-        "such values, or leave the column out."
+        f"{start}, of type {type(cell).__name__}: an argument must be a real number, or a string of one number. "
+        "Convert such values, or leave the column out."
     )
 
 

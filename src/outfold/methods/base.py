@@ -733,7 +733,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         given = self._precomputed_parameter()
         if given and not reset:
             return self._validate_given_rows(X, given)
-        values = validate_rows(self, X, reset=reset, least=2 if reset else 1, allow_nan=self._takes_nan())
+        values: Array = validate_rows(self, X, reset=reset, least=2 if reset else 1, allow_nan=self._takes_nan())
         if issparse(values):
             if self._refuses_sparse:  # a table of sparse columns
                 raise TypeError(f"{type(self).__name__} does not take sparse matrices: {self._refuses_sparse}")
@@ -777,7 +777,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
 
     def _validate_given_rows(self, X: Data, given: str) -> Array:
         """Return checked distances or affinities to the anchors; X may hold those to all training rows."""
-        values = inputs.read_rows(X)
+        values: Array = inputs.read_rows(X)
         inputs.check_size(values, 1, type(self).__name__)
         inputs.refuse_missing(values)
         if issparse(values):

@@ -14,8 +14,8 @@ from .. import landmarks
 from .._runtime.ownership import own
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Weights
-from ..data.sources import InMemory
 from ..data.inputs import read_weights
+from ..data.sources import InMemory
 from ..data.weights import sample_measure
 from ..engine.fit import check_points
 from ..engine.inverse import InverseModel

@@ -97,7 +97,7 @@ def count(name: str, value: object, *, low: int = 1) -> int:
     """Return ``value`` as a whole number >= low."""
     if not isinstance(value, Integral) or isinstance(value, bool | np.bool_) or value < low:
         raise ValueError(f"{name}={shown(value)} must be a whole number >= {low}.")
-    if value > LARGEST_COUNT:
+    if int(value) > LARGEST_COUNT:
         raise ValueError(f"{name}={shown(value)} must be a whole number >= {low} and <= {LARGEST_COUNT}.")
     return int(value)
 
@@ -135,11 +135,13 @@ def seed(value: Seed) -> int:
 def random_source(value: Seed) -> np.random.RandomState:
     """Return the source of random numbers that ``random_state`` names."""
     try:
-        return check_random_state(value)
+        found: np.random.RandomState = check_random_state(value)
     except (ValueError, TypeError, OverflowError):
         raise ValueError(
-            f"random_state={shown(value)} must be None, a whole number from 0 to 2**32 - 1, or a numpy.random.RandomState."
+            f"random_state={shown(value)} must be None, a whole number from 0 to 2**32 - 1, or a "
+            "numpy.random.RandomState."
         ) from None
+    return found
 
 
 # -- fields with marks ---------------------------------------------------------------------
@@ -182,7 +184,8 @@ def _plain_fields(kind: type) -> dict[str, tuple[Any, ...]]:
 def check_numbers(value: object, name: str) -> None:
     """Refuse an object with a number that is none, or below 0; ``name`` begins the message."""
     check(value, name)
-    for field, kinds in _plain_fields(type(value)).items():
+    kind: type = type(value)
+    for field, kinds in _plain_fields(kind).items():
         found, label = getattr(value, field, None), f"{name}: {field}"
         if found is None and NoneType in kinds:
             continue
@@ -448,8 +451,8 @@ def landmark_choice(value: LandmarkChoice, auto: Landmarks | None = None) -> Lan
         )
     if isinstance(value, bool | np.bool_) or not (np.iterable(value) or hasattr(value, "__array__") or issparse(value)):
         raise ValueError(
-            f"landmarks={shown(value)} is not known. Valid: None, 'auto', a count, a fraction, an array of points, or a "
-            "choice of outfold.landmarks."
+            f"landmarks={shown(value)} is not known. Valid: None, 'auto', a count, a fraction, an array of points, or "
+            "a choice of outfold.landmarks."
         )
     found = inputs.read_rows(value, "landmarks")
     return landmarks.Points(np.asarray(found, dtype=float) if isinstance(found, np.ndarray) else found)

@@ -19,7 +19,6 @@ from ..methods.base import TakesCollections, validate_rows
 from ..operators.directions import LEAST_RESIDUAL, SCALE, residuals_of
 from .dimension import draw_rows, table_of_rows
 
-
 LARGEST_SCALE = 1e100  # its square is finite, and that of 1 / LARGEST_SCALE is not 0
 
 
