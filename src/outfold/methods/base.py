@@ -70,6 +70,9 @@ else:
             check_names(self, params)
             return super().set_params(**params)
 
+        def __dir__(self) -> list[str]:
+            return list(object.__dir__(self))  # scikit-learn's reads every property, which would compute all of them
+
 
 class Storable:
     """An estimator with ``save``. One from ``load(path, mmap=True)`` reads the parts in ``_sealed`` on first use.
