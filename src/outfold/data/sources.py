@@ -378,9 +378,10 @@ class SparseFile(Source):
     @classmethod
     def of(cls, path: Path) -> SparseFile:
         try:
-            return cls(SparseRows.of(load_npz(path)), path.name)
+            found = load_npz(path)
         except ValueError as error:
             raise ValueError(f"{path.name} holds no sparse matrix as scipy.sparse.save_npz writes it.") from error
+        return cls(SparseRows.of(read_rows(found, path.name)), path.name)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -405,13 +405,16 @@ def _array(path: Path, suffix: str) -> Table:
 def _one_of(path: Path) -> Array:
     """Return the array of an npz file: the sparse matrix of ``scipy.sparse.save_npz``, the only array, or X."""
     found = np.load(path)
-    names = list(found)
-    if {"format", "shape", "data"} <= set(names):
-        rows: Array = SparseFile.of(path).values
-        return rows
-    if len(names) != 1 and "X" not in names:
-        raise TableError(
-            f"{path.name} holds {len(names)} arrays ({join_names(names)}); one, or one called X, is needed."
-        )
-    values: Array = found["X" if "X" in names else names[0]]
-    return values
+    if isinstance(found, np.ndarray):
+        raise TableError(f"{path.name} is a .npy file by its content. Rename it.")
+    with found:
+        names = list(found)
+        if {"format", "shape", "data"} <= set(names):
+            rows: Array = SparseFile.of(path).values
+            return rows
+        if len(names) != 1 and "X" not in names:
+            raise TableError(
+                f"{path.name} holds {len(names)} arrays ({join_names(names)}); one, or one called X, is needed."
+            )
+        values: Array = found["X" if "X" in names else names[0]]
+        return values
