@@ -101,7 +101,8 @@ def test_what_a_model_returns_is_no_way_into_it(name, tmp_path):
 
 SPARSE = (
     DiffusionMaps(), DiffusionMaps(kernel="gaussian", n_neighbors=8), DiffusionMaps(kernel="cosine"),
-    LaplacianEigenmaps(), KernelPCA(), Roseland(landmarks=0.5, random_state=0), Isomap(n_neighbors=8), SpectralClustering(3),
+    LaplacianEigenmaps(), KernelPCA(), Roseland(landmarks=0.5, random_state=0), Isomap(n_neighbors=8),
+    SpectralClustering(3),
 )  # fmt: skip
 
 

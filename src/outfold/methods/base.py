@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._runtime import ownership
-from .._runtime.memory import check_fits
+from .._runtime.memory import check_fits, explain_memory
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Seed, Weights
 from ..data import inputs, sources, writers
@@ -204,7 +204,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             own need one first: :func:`outfold.data.normalize_weights`.
         """
         fitted = copy.copy(self)
-        fitted._fit(X, sample_weight)
+        with explain_memory(f"The fit of {type(self).__name__}", "Pass fewer rows, or landmarks=; plan() says bytes."):
+            fitted._fit(X, sample_weight)
         return self._become(fitted)
 
     def _become(self, fitted: Self) -> Self:
@@ -367,8 +368,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
 
     def _embed_rows(self, X: Data) -> tuple[Array, Array, RowFacts]:
         """Return the checked rows, their embedding, and the facts about them that the model knows."""
-        Z = self._validate(X, reset=False)
-        return Z, *self.model_.look(Z, self._runner())
+        with explain_memory("The embedding of these rows", "Pass fewer rows at a time, or out='embedding.npy'."):
+            Z = self._validate(X, reset=False)
+            return Z, *self.model_.look(Z, self._runner())
 
     def _collection(self, X: Data) -> Collection | None:
         found = super()._collection(X)
