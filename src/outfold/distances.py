@@ -129,7 +129,8 @@ def clear_tiny(rows: Array, runner: Threads) -> Array:
 
     def tiny(part: slice) -> Array:
         values = rows[part]
-        return (np.abs(values) < LEAST_ENTRY) & (values != 0)
+        found: Array = (np.abs(values) < LEAST_ENTRY) & (values != 0)
+        return found
 
     if not np.fmax(rows.max(initial=0.0), -rows.min(initial=0.0)) >= LEAST_SPREAD:  # too small altogether
         return rows

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from catalogue import cloud
@@ -173,3 +174,21 @@ def test_what_ulimit_does_not_allow_is_refused_before_numpy_refuses_it():
         [sys.executable, "-W", "error", "-c", UNDER_A_LIMIT, *calls], capture_output=True, text=True, check=False
     )
     assert told.returncode == 0, told.stderr + told.stdout
+
+
+def test_an_allocation_of_numpy_that_fails_is_told_with_bytes_and_a_remedy(monkeypatch):
+    from outfold.methods import DiffusionMaps
+
+    def allocate(self, X, sample_weight):
+        np.empty((10**9, 10**6))
+
+    monkeypatch.setattr(DiffusionMaps, "_fit", allocate)
+    monkeypatch.setattr(memory, "free_memory", lambda: 3e9)
+    with pytest.raises(
+        MemoryError, match=r"The fit of DiffusionMaps needed .* about 8e\+06 GB, and 3 GB are free\. Pass"
+    ):
+        DiffusionMaps().fit(np.eye(3))
+    with pytest.raises(MemoryError, match=r"^ours$"), memory.explain_memory("It", "Do."):
+        raise MemoryError("ours")
+    with pytest.raises(MemoryError, match=r"It ran out of memory; 3 GB are free"), memory.explain_memory("It", "Do."):
+        raise MemoryError

@@ -161,7 +161,7 @@ def test_what_is_no_source_is_refused_by_name(tmp_path):
         (as_npy(tmp_path, X[:, 0], "flat.npy"), ValueError, "shape"),
         ([as_npy(tmp_path, X, "a.npy"), as_npy(tmp_path, X[:, :2], "b.npy")], ValueError, "2 to 3 columns"),
         (as_npy(tmp_path, X[:1], "one.npy"), ValueError, "at least 2 rows"),
-        (lambda: iter([X[:, 0]]), ValueError, "two-dimensional"),
+        (lambda: iter([X[:, 0]]), ValueError, "2D array"),
         (lambda: iter([X, X[:, :2]]), ValueError, "3 columns first and 2"),
     ]:
         with pytest.raises(error, match=match):

@@ -1,7 +1,5 @@
 """Weights are numbers of copies: whole ones equal repeated rows, fractions lie in between, 0 is absence."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given, reject
@@ -190,9 +188,8 @@ def test_weights_over_any_range_give_numbers_or_a_sentence(estimator, seed, span
     try:
         model = quietly(clone(estimator).fit, X, sample_weight=weights)
     except ValueError as error:  # few rows are left, or the weights add up to few neighbours
-        assert any(
-            word in str(error) for word in ("weight", "neighbo", "rank", "points", "coordinates", "row", "landmark")
-        )
+        if not any(word in str(error) for word in ("weight", "neighbo", "rank", "points", "coordinates", "landmark")):
+            raise
         return
     assert np.isfinite(model.embedding_).all()
     assert np.isfinite(model.eigenvalues_).all()

@@ -154,7 +154,7 @@ def test_the_likelihood_knows_metrics_and_precomputed_distances_have_the_same():
         (lambda X: likelihood_dimension(X, n_neighbors=2.5), "n_neighbors=2.5 must be a whole number"),
         (lambda X: likelihood_dimension(np.ones_like(X)), "All training points are equal"),
         (lambda X: likelihood_dimension(np.eye(4)), "equally far, so they show no dimension"),
-        (lambda X: likelihood_dimension(X[0]), "must have shape"),
+        (lambda X: likelihood_dimension(X[0]), "2D array"),
         (lambda X: likelihood_dimension(DiffusionMaps()), "not fitted"),
     ],
 )

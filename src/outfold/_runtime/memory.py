@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+
+import numpy as np
 
 ROOT = Path("/")  # the folder that holds /proc and /sys
 UNLIMITED = 1 << 60  # bytes: control groups write such a number, or "max", where there is no limit
@@ -27,6 +30,24 @@ def check_fits(needed: float, what: str, instead: str) -> None:
     free = free_memory()
     if needed > free:
         raise MemoryError(f"{what} about {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free. {instead}")
+
+
+@contextmanager
+def explain_memory(what: str, instead: str) -> Iterator[None]:
+    """Raise NumPy's MemoryError inside with the bytes, what is free, and what to do; ``what`` begins the message."""
+    try:
+        yield
+    except MemoryError as error:
+        shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
+        if shape is None or dtype is None:  # ours, or Python's, which says nothing
+            if str(error):
+                raise
+            raise MemoryError(f"{what} ran out of memory; {free_memory() / 1e9:.3g} GB are free. {instead}") from error
+        needed = float(np.prod([float(length) for length in shape])) * dtype.itemsize
+        raise MemoryError(
+            f"{what} needed an array of shape {tuple(shape)}, about {needed / 1e9:.3g} GB, and "
+            f"{free_memory() / 1e9:.3g} GB are free. {instead}"
+        ) from error
 
 
 def _of_machine() -> float:

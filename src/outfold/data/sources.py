@@ -27,7 +27,8 @@ from .._runtime.threads import Threads, block_rows
 from .._runtime.typing import Array, Sliceable
 from ..exceptions import TableError
 from .arrow import ArrowFile, arrow_is_number, arrow_numbers
-from .sparse_rows import SparseRows, as_rows, dense_rows, largest_entries, like_rows, row_keys, stack_rows
+from .inputs import read_rows, refuse_missing
+from .sparse_rows import SparseRows, as_rows, dense_rows, like_rows, row_keys, stack_rows
 
 PIECE_BYTES = 1 << 23  # bytes of a file that are read at a time
 PERMUTED_UP_TO = 10_000_000  # up to this many rows, a draw permutes all row numbers
@@ -90,7 +91,7 @@ class Source:
         block = np.empty((max(0, min(rows, len(self) - at)), self.shape[1]))
         for piece in self.pieces():
             self._check_width(piece, seen)
-            part = np.asarray(piece, dtype=float)[max(0, start - seen) :]
+            part = np.asarray(read_rows(piece, f"a block of {self.told}"), dtype=float)[max(0, start - seen) :]
             seen += len(piece)
             while len(part) and len(block):
                 more = part[: len(block) - filled]
@@ -188,7 +189,7 @@ class Source:
         return hashlib.sha256(repr(self.shape).encode() + content).hexdigest()
 
     def _check(self, block: slice, rows: Array) -> tuple[slice, Array]:
-        return block, check_rows(rows, block.start, str(self))
+        return block, check_rows(rows, block.start, str(self), self.names)
 
     def __str__(self) -> str:
         return f"{self.told} ({self.shape[0]} x {self.shape[1]})"
@@ -309,14 +310,15 @@ class SlicedSource(Source):
     def take(self, index: Array) -> Array:
         if not isinstance(self.values, np.memmap):
             return super().take(index)
-        rows = np.array(self.values[index], dtype=float)
+        rows = np.array(read_rows(self.values[index], str(self)), dtype=float)
         self._forget()
         self._check(slice(0, len(self)), rows)
         return rows
 
     def _read(self, block: slice) -> Array:
         with readable(self.told, "an array that can be read"):
-            rows = np.array(self.values[block], dtype=float, order="C")
+            values = self.values[block]
+        rows = np.array(read_rows(values, str(self)), dtype=float, order="C")
         self._forget()
         return rows
 
@@ -398,7 +400,7 @@ class SparseFile(Source):
             rows = load_npz(file)
             if hasattr(rows, "check_format"):  # compiled loops trust the indices
                 rows.check_format(full_check=True)
-            return cls(SparseRows.of(rows), path.name)
+        return cls(SparseRows.of(read_rows(rows, path.name)), path.name)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -463,17 +465,8 @@ class BlockSource(Source):
 
 def block_numbers(block: Any, start: int) -> Array:
     """Return a block of rows as an array of numbers, or as ``SparseRows``; ``start`` is its first row, for messages."""
-    if not issparse(block):
-        try:
-            block = np.asarray(block)
-            block = block.astype(float) if block.dtype.kind == "O" else block
-        except (ValueError, TypeError, OverflowError) as error:
-            raise ValueError(f"The block of rows from row {start} on is no table of numbers: {error}.") from error
-    if block.dtype.kind not in "iufb":
-        raise ValueError(f"The block of rows from row {start} on holds {block.dtype}; numbers are needed.")
-    if block.ndim != 2:
-        raise ValueError(f"A block of rows must be two-dimensional; that from row {start} on has shape {block.shape}.")
-    return as_rows(block) if issparse(block) else block
+    rows: Array = read_rows(block, f"the block of rows from row {start} on")
+    return as_rows(rows) if issparse(rows) else rows
 
 
 @contextmanager
@@ -501,18 +494,11 @@ def draw_numbers(count: int, first: int, random: np.random.RandomState | np.rand
     return np.sort(np.random.default_rng(seed).choice(count, first, replace=False))
 
 
-def check_rows(values: ArrayLike, start: int, told: str) -> Array:
+def check_rows(values: ArrayLike, start: int, told: str, names: Sequence[object] | None = None) -> Array:
     """Return rows as float64. Raise ValueError if one is not finite. ``rows[0]`` is row ``start`` of ``told``."""
     given: Array = values if issparse(values) else np.asarray(values)  # type: ignore[assignment]
     rows = as_rows(given)
-    with np.errstate(over="ignore", invalid="ignore"):  # large numbers, and both infinities
-        total = rows.sum()
-    if not np.isfinite(total) and not np.isfinite(largest := largest_entries(rows)).all():
-        bad = np.flatnonzero(~np.isfinite(largest))
-        raise ValueError(
-            f"Input contains NaN or infinity: {len(bad)} of rows {start} to {start + len(rows) - 1} of {told}, the "
-            f"first is row {start + bad[0]}. Drop or fill them first."
-        )
+    refuse_missing(rows, told, names=names, start=start)
     return rows
 
 

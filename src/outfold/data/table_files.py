@@ -390,7 +390,10 @@ def _array(path: Path, suffix: str) -> Table:
 
 def _one_of(path: Path) -> Array:
     """Return the array of an npz file: the sparse matrix of ``scipy.sparse.save_npz``, the only array, or X."""
-    with open(path, "rb") as file, np.load(file) as found:
+    with open(path, "rb") as file:
+        found = np.load(file)
+        if isinstance(found, np.ndarray):
+            raise TableError(f"{path.name} is a .npy file by its content. Rename it.")
         names = list(found)
         if {"format", "shape", "data"} <= set(names):
             rows: Array = SparseFile.of(path).values

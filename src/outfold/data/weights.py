@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._runtime.typing import Array, Weights
+from .inputs import read_weights
 from .sources import Measure, Source, collection, unit_measure
 
 SUM_ROUNDING = 1e-12  # sums of weights that differ by less, relatively, are the same
@@ -18,19 +19,21 @@ NEGLIGIBLE = 1e-12  # of the largest weight: with less, the root of a row's weig
 def measure_on(rows: Source, sample_weight: Weights) -> Any:
     """Return the measure on the rows of a fit: their weights, 1 if None."""
     parts = _weights_in_parts(rows, sample_weight, 1.0)
-    return sample_measure(sample_weight, len(rows)) if parts is None else parts
+    return (
+        sample_measure(read_weights("sample_weight", sample_weight, len(rows)), len(rows)) if parts is None else parts
+    )
 
 
 def added_measure(rows: Source, sample_weight: Weights, unit: float) -> Any:
     """Return the measure on rows that are added to a fit: their weights over the ``unit`` of that fit."""
     parts = _weights_in_parts(rows, sample_weight, unit)
-    return _scale(sample_weight, len(rows), unit) if parts is None else parts
+    return _scale(read_weights("sample_weight", sample_weight, len(rows)), len(rows), unit) if parts is None else parts
 
 
 def weights_on(name: str, rows: Source, values: Weights) -> Measure:
     """Return the checked weight of each row; 1 if ``values`` is None. ``name`` is for messages."""
     parts = _weights_in_parts(rows, values, 1.0)
-    return check_weights(name, values, len(rows)) if parts is None else parts
+    return check_weights(name, read_weights(name, values, len(rows)), len(rows)) if parts is None else parts
 
 
 def normalize_weights(weights: Any) -> Any:

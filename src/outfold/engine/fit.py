@@ -104,7 +104,7 @@ class Fit:
 def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Generator, runner: Threads) -> Fit:
     """Run the stages on the rows and return the fit."""
     view = recipe.view
-    _check_count(recipe, count_positive(measure))
+    check_count(recipe, count_positive(measure))
     if not view.given and isinstance(rows, InMemory):
         check_points(rows.array())
     drawn = view.streams_every_row and isinstance(recipe.landmarks, AllRows) and not isinstance(rows, InMemory)
@@ -115,7 +115,7 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
         if view.merges_copies:
             anchors = anchors.merge_copies()
             recipe = recipe.clip(len(anchors.measure))
-    _check_count(recipe, len(anchors.measure))
+    check_count(recipe, len(anchors.measure))
     with runner.blas():
         problem = view.build(rows, anchors, measure, _needed_pairs(recipe), runner)
         problem, spectrum, kept = _solve(problem, recipe)
@@ -237,7 +237,7 @@ def _check_finite(values: Array, eigenvalues: Array) -> None:
         )
 
 
-def _check_count(recipe: Recipe, n: int) -> None:
+def check_count(recipe: Recipe, n: int) -> None:
     wanted = recipe.wanted
     most = max(wanted) if isinstance(wanted, tuple) else wanted
     if not isinstance(most, str) and most >= n:

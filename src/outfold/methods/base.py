@@ -16,14 +16,13 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._runtime import ownership
-from .._runtime.memory import check_fits
+from .._runtime.memory import check_fits, explain_memory
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Seed, Weights
-from ..data import sources, writers
+from ..data import inputs, sources, writers
 from ..data.checkpoints import Checkpoint
 from ..data.sources import Collection, InMemory, Source, collection, require_in_memory
 from ..data.sparse_rows import SparseRows, as_rows, dense_rows, largest_entries, like_rows
@@ -32,7 +31,7 @@ from ..data.writers import Assignable
 from ..distances import Metric, clear_tiny, takes_sparse
 from ..engine import cross_fit
 from ..engine import plan as planning
-from ..engine.fit import Fit, Recipe, extend_fit, fit_recipe
+from ..engine.fit import Fit, Recipe, check_count, extend_fit, fit_recipe
 from ..engine.inverse import InverseModel
 from ..engine.report import Report
 from ..exceptions import FarPointsError, FarPointsWarning, SpectrumWarning
@@ -70,6 +69,9 @@ else:
         def set_params(self, **params: Any) -> Self:
             check_names(self, params)
             return super().set_params(**params)
+
+        def __dir__(self) -> list[str]:
+            return list(object.__dir__(self))  # scikit-learn's reads every property, which would compute all of them
 
 
 class Storable:
@@ -202,7 +204,8 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             own need one first: :func:`outfold.data.normalize_weights`.
         """
         fitted = copy.copy(self)
-        fitted._fit(X, sample_weight)
+        with explain_memory(f"The fit of {type(self).__name__}", "Pass fewer rows, or landmarks=; plan() says bytes."):
+            fitted._fit(X, sample_weight)
         return self._become(fitted)
 
     def _become(self, fitted: Self) -> Self:
@@ -227,6 +230,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         extension = parameters.extension(self.extension, self._precomputed_parameter())
         self._carriers = extension, parameters.extension(self.inverse, None, name="inverse")
         rows, dtype = self._rows(X, recipe)
+        self._check_counts(recipe, rows.shape)
         limits = recipe.view.long_run
         if limits is not None or not rows.sparse:  # sizes do not say what sparse rows need: `build` asks
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
@@ -259,6 +263,18 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         self._adopt(found, dtype)
         checkpoint.finish()
 
+    def _check_counts(self, recipe: Recipe, shape: tuple[int, int]) -> None:
+        """Refuse more coordinates or neighbours than there are points, before a plan counts their bytes."""
+        own_columns = recipe.view.given and not recipe.view.between_rows  # the landmarks are the columns of the matrix
+        points = max(shape[0], shape[1] if own_columns else recipe.landmarks.count(shape[0]))
+        if points < 2 or (not own_columns and recipe.landmarks.count(shape[0]) < 2):
+            given = parameters.shown(getattr(self, "landmarks", None))
+            raise ValueError(f"landmarks={given} of {shape[0]} rows are less than 2. Raise it, or pass more rows.")
+        check_count(recipe, points)
+        k = getattr(self, "n_neighbors", None)
+        if isinstance(k, int | np.integer) and k > points:
+            raise ValueError(f"n_neighbors={k} must be smaller than the number of points, n = {points}. Lower it.")
+
     @staticmethod
     def _extend_fit(found: Fit, rows: Source, recipe: Recipe, extension: Specification, runner: Threads) -> Fit:
         if isinstance(extension, Nystrom):
@@ -282,6 +298,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             values = self._validate(X if source is None else source.array(), reset=True)
             keeps = source is None and not recipe.streams  # the model stores these rows: copy the caller's array
             names = source.names if source is not None else [str(n) for n in getattr(self, "feature_names_in_", ())]
+            inputs.check_copy(values.shape, "X")
             if not recipe.view.given and isinstance(values, np.ndarray):
                 values = clear_tiny(values, self._runner())
             rows = ownership.own(values, self._runner()) if keeps and not issparse(values) else as_rows(values)
@@ -355,8 +372,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
 
     def _embed_rows(self, X: Data) -> tuple[Array, Array, RowFacts]:
         """Return the checked rows, their embedding, and the facts about them that the model knows."""
-        Z = self._validate(X, reset=False)
-        return Z, *self.model_.look(Z, self._runner())
+        with explain_memory("The embedding of these rows", "Pass fewer rows at a time, or out='embedding.npy'."):
+            Z = self._validate(X, reset=False)
+            return Z, *self.model_.look(Z, self._runner())
 
     def _collection(self, X: Data) -> Collection | None:
         found = super()._collection(X)
@@ -625,7 +643,11 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         if (there := self._collection(Z)) is not None:
             lazy: Array = there.transform(self, Z, features=True)
             return lazy
-        values: Array = check_array(Z, dtype=[np.float64, np.float32])
+        values: Array = inputs.read_rows(Z, "Z")
+        if issparse(values):
+            raise TypeError("Z holds coordinates, which are an array and no sparse matrix. Pass Z.toarray().")
+        inputs.check_size(values, 1, type(self).__name__)
+        inputs.refuse_missing(values, "Z")
         if values.shape[1] != self._n_features_out:
             raise ValueError(
                 f"Z has {values.shape[1]} columns, but the embedding has {self._n_features_out} components."
@@ -698,9 +720,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
     # -- scikit-learn ----------------------------------------------------------------------
 
     def _runner(self) -> Threads:
-        if self.n_jobs is not None and (not isinstance(self.n_jobs, int | np.integer) or self.n_jobs == 0):
-            raise ValueError(f"n_jobs={self.n_jobs!r} must be None or a whole number other than 0.")
-        return Threads(self.n_jobs, bool(self.verbose))
+        return parameters.threads(self.n_jobs, self.verbose)
 
     def _precomputed_parameter(self) -> str | None:
         for name in ("kernel", "metric"):
@@ -719,16 +739,13 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         """Return the checked rows: an array, or ``SparseRows``, which are a copy."""
         if issparse(require_in_memory(X)) and self._refuses_sparse:
             raise TypeError(f"{type(self).__name__} does not take sparse matrices: {self._refuses_sparse}")
-        options: dict[str, Any] = {
-            "dtype": [np.float64, np.float32],
-            "ensure_all_finite": "allow-nan" if self._takes_nan() else True,
-            "accept_sparse": "csr",
-        }
         given = self._precomputed_parameter()
         if given and not reset:
-            return self._validate_given_rows(X, options, given)
-        values: Array = validate_data(self, X, reset=reset, ensure_min_samples=2 if reset else 1, **options)
+            return self._validate_given_rows(X, given)
+        values: Array = validate_rows(self, X, reset=reset, least=2 if reset else 1, allow_nan=self._takes_nan())
         if issparse(values):
+            if self._refuses_sparse:  # a table of sparse columns
+                raise TypeError(f"{type(self).__name__} does not take sparse matrices: {self._refuses_sparse}")
             values = SparseRows.of(values, keep_zeros=given == "metric")
         if not given and reset:
             return values
@@ -767,9 +784,11 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         model: Any = self.model_
         return model.rule.sees_nothing(SparseRows((0, 1))) is not None
 
-    def _validate_given_rows(self, X: Data, options: dict[str, Any], given: str) -> Array:
+    def _validate_given_rows(self, X: Data, given: str) -> Array:
         """Return checked distances or affinities to the anchors; X may hold those to all training rows."""
-        values: Array = check_array(X, **options)
+        values: Array = inputs.read_rows(X)
+        inputs.check_size(values, 1, type(self).__name__)
+        inputs.refuse_missing(values)
         if issparse(values):
             values = SparseRows.of(values, keep_zeros=given == "metric")
             if not self._fitted_sparse():  # of a full matrix, what is not stored is 0
@@ -778,7 +797,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         if values.shape[1] == self.n_features_in_ and values.shape[1] != len(index):
             values = values[:, index]
         elif values.shape[1] != len(index):
-            validate_data(self, X, reset=False, **options)  # raises with both numbers
+            raise ValueError(_wrong_width(self, values.shape[1]))
         if self._needs_positive:
             check_positive(values, given)
         return values
@@ -795,6 +814,73 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         tags.input_tags.sparse = not dense_only and takes_sparse(getattr(self, "metric", "euclidean"))
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def validate_rows(
+    estimator: Any, X: Data, *, reset: bool, least: int = 1, allow_nan: bool = False, sparse: bool = True
+) -> Any:
+    """Return the checked rows of an estimator: an array of float64 or float32, or a CSR matrix if ``sparse``.
+
+    With ``reset`` the estimator takes number and names of the features; else they must be those of its fit.
+    """
+    values = inputs.read_rows(require_in_memory(X))
+    asker = type(estimator).__name__
+    if issparse(values) and not sparse:
+        raise TypeError(f"{asker} does not take sparse matrices. Pass X.toarray() if it fits in memory.")
+    inputs.check_size(values, least, asker)
+    names = inputs.column_names(X)
+    _check_names(estimator, names, reset)
+    if not reset and values.shape[1] != estimator.n_features_in_:
+        raise ValueError(_wrong_width(estimator, values.shape[1]))
+    validate_data(estimator, X if names else values, reset=reset, skip_check_array=True)
+    advice = ", or pass metric='nan_euclidean', which compares rows over the features that both have"
+    advice = advice if hasattr(estimator, "metric") else ""
+    inputs.refuse_missing(values, names=names, allow_nan=allow_nan, advice=advice)
+    return values
+
+
+def _wrong_width(estimator: Any, count: int) -> str:
+    known = getattr(estimator, "feature_names_in_", None)
+    what = "" if known is None else f" They are {', '.join(_list_names(list(known), ''))}."
+    return (
+        f"X has {count} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features as "
+        f"input.{what} Pass the columns of the fit, in their order."
+    )
+
+
+def _check_names(estimator: Any, names: list[object] | None, reset: bool) -> None:
+    """Refuse names of which some are text only and, after a fit, other names than those of the fit."""
+    texts = [isinstance(name, str) for name in names or ()]
+    if names and len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{names.count(twice)} columns of X are called {twice!r}. Rename them, or pass X.to_numpy().")
+    if any(texts) and not all(texts):
+        other = (names or [])[texts.index(False)]
+        raise TypeError(
+            f"The columns of X have names of several types: {other!r} is of type {type(other).__name__}, others are "
+            "text. Pass text for all: X.columns = X.columns.astype(str)."
+        )
+    known = list(getattr(estimator, "feature_names_in_", ()))
+    if reset or not known or not names or not all(texts) or known == names:
+        return
+    new, gone = [name for name in names if name not in known], [name for name in known if name not in names]
+    lines = ["The feature names should match those that were passed during fit."]
+    if new:
+        lines += ["Feature names unseen at fit time:", *_list_names(new)]
+    if gone:
+        lines += ["Feature names seen at fit time, yet now missing:", *_list_names(gone)]
+    if not new and not gone:
+        at = next((at for at, pair in enumerate(zip(known, names)) if pair[0] != pair[1]), min(len(known), len(names)))
+        there = repr(names[at]) if at < len(names) else "missing"
+        lines += ["Feature names must be in the same order as they were in fit."]
+        lines += [f"Column {at} is {there}, and was {known[at] if at < len(known) else 'none'!r}."]
+    lines += ["Select them: X[list(estimator.feature_names_in_)]." if not gone else "Rename or add these columns."]
+    raise ValueError("\n".join(lines))
+
+
+def _list_names(names: list[object], mark: str = "- ") -> list[str]:
+    shown = [f"{mark}{name}" for name in (names if not mark else sorted(map(str, names)))[: inputs.FEW_NAMES]]
+    return [*shown, *([f"{mark}..."] if len(names) > inputs.FEW_NAMES else [])]
 
 
 def check_positive(X: Array, given: str) -> None:

@@ -14,6 +14,7 @@ from .. import landmarks
 from .._runtime.ownership import own
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Weights
+from ..data.inputs import read_weights
 from ..data.sources import InMemory
 from ..data.weights import sample_measure
 from ..engine.fit import check_points
@@ -111,7 +112,7 @@ class DiffusionNet(NetworkEstimator):
         training.library()
         X = self._validate(X, reset=True)
         runner = self._runner()
-        rows, measure = own(X), sample_measure(sample_weight, len(X))
+        rows, measure = own(X), sample_measure(read_weights("sample_weight", sample_weight, len(X)), len(X))
         points, mass = _merge_copies(rows, measure)
         check_points(points)
         method._fit(points, mass)  # `fit` raises its warnings from the report

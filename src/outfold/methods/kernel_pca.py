@@ -49,7 +49,7 @@ class KernelPCA(SpectralMethod):
     _needs_positive = False
 
     kernel: str | Callable[[Array, Array], float] = "linear"
-    gamma: Annotated[float | str | None, Interval(0, open_low=True), Options("auto")] = None
+    gamma: Annotated[float | str | None, Interval(0, 1e300, open_low=True), Options("auto")] = None
     degree: Annotated[float, Interval(0, open_low=True)] = 3
     coef0: Annotated[float, Interval()] = 1
     _solver_names = parameters.CENTRED_SOLVERS

@@ -48,7 +48,7 @@ class LocallyLinearEmbedding(SpectralMethod):
     """
 
     n_neighbors: Annotated[int | str, Interval(1), Options("auto")] = "auto"
-    reg: Annotated[float, Interval(0, open_low=True)] = 1e-2
+    reg: Annotated[float, Interval(0, 1e300, open_low=True)] = 1e-2
     components: Annotated[str, Options("warn", "error", "largest"), After("landmarks")] = "warn"
     _solver_names = parameters.RESIDUAL_SOLVERS
 

@@ -20,8 +20,10 @@ from sklearn.utils import check_random_state
 
 from .. import bandwidths, distances, extensions, graphs, kernels, landmarks, neural, solvers
 from .._runtime.memory import free_memory
+from .._runtime.threads import Threads
 from .._runtime.typing import FLAG, Array, Interval, Options, Seed
 from ..bandwidths import BandwidthRule
+from ..data import inputs
 from ..data.checkpoints import Checkpoint
 from ..graphs import rules
 from ..graphs.protocols import EdgeRule
@@ -61,11 +63,19 @@ ExtensionChoice: TypeAlias = str | Specification | Predictor
 
 # -- names and numbers ---------------------------------------------------------------------
 
+LARGEST_COUNT = 2**53  # beyond it floating-point numbers, in which plans are computed, skip whole numbers
+THREADS_UP_TO = 4096
+
+
+def shown(value: object) -> str:
+    """Return how a message shows a value: its text, cut if it is long."""
+    return inputs.shown(value)
+
 
 def one_of(name: str, value: object, valid: Sequence[str]) -> str:
     """Return ``value`` if it is one of the valid names, else raise an error that lists them."""
     if not isinstance(value, str) or value not in valid:
-        raise ValueError(f"{name}={value!r} is not known. Valid: {', '.join(map(repr, valid))}.")
+        raise ValueError(f"{name}={shown(value)} is not known. Valid: {', '.join(map(repr, valid))}.")
     return value
 
 
@@ -73,14 +83,17 @@ def number(name: str, value: object, *, low: float, high: float = math.inf, open
     """Return ``value`` as a float within the bounds."""
     bound = f"{'>' if open_low else '>='} {low:g}" + (f" and <= {high:g}" if math.isfinite(high) else "")
     if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name}={value!r} must be a number {bound}.")
-    plain = float(value)
+        raise ValueError(f"{name}={shown(value)} must be a number {bound}.")
+    try:
+        plain = float(value)
+    except OverflowError:
+        raise ValueError(f"{name}={shown(value)} must be a number {bound}, at most 1.8e308.") from None
     if math.isnan(plain) or plain < low or plain > high or (open_low and plain == low):
-        raise ValueError(f"{name}={value!r} must be {bound}.")
+        raise ValueError(f"{name}={shown(value)} must be {bound}.")
     if plain and math.isfinite(plain) and not SMALLEST <= abs(plain) <= LARGEST:
         size = "small" if abs(plain) < SMALLEST else "large"
         raise ValueError(
-            f"{name}={value!r} is too {size}: numbers from {SMALLEST:g} to {LARGEST:g} can be computed with."
+            f"{name}={shown(value)} is too {size}: numbers from {SMALLEST:g} to {LARGEST:g} can be computed with."
         )
     return plain
 
@@ -88,20 +101,52 @@ def number(name: str, value: object, *, low: float, high: float = math.inf, open
 def count(name: str, value: object, *, low: int = 1) -> int:
     """Return ``value`` as a whole number >= low."""
     if not isinstance(value, Integral) or isinstance(value, bool | np.bool_) or value < low:
-        raise ValueError(f"{name}={value!r} must be a whole number >= {low}.")
+        raise ValueError(f"{name}={shown(value)} must be a whole number >= {low}.")
+    if int(value) > LARGEST_COUNT:
+        raise ValueError(f"{name}={shown(value)} must be a whole number >= {low} and <= {LARGEST_COUNT}.")
     return int(value)
+
+
+def flag(name: str, value: object) -> bool:
+    """Return ``value`` as a bool; 0 and 1 are taken too."""
+    if not isinstance(value, bool | np.bool_ | int | np.integer):
+        raise ValueError(f"{name}={shown(value)} must be True or False.")
+    return bool(value)
+
+
+def threads(value: object, verbose: object = False) -> Threads:
+    """Return the threads of ``n_jobs``, which is None or a whole number other than 0."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value != 0
+    if value is not None and not (whole and abs(int(value)) <= THREADS_UP_TO):  # type: ignore[call-overload]
+        raise ValueError(
+            f"n_jobs={shown(value)} must be None or a whole number other than 0, between {-THREADS_UP_TO} and "
+            f"{THREADS_UP_TO}."
+        )
+    return Threads(None if value is None else int(value), flag("verbose", verbose))  # type: ignore[call-overload]
 
 
 def widths(name: str, value: object) -> tuple[int, ...]:
     """Return the number of units of each hidden layer."""
     if isinstance(value, str) or not isinstance(value, Iterable) or not np.iterable(value):
-        raise ValueError(f"{name}={value!r} must hold the widths of the hidden layers, such as (100, 100).")
+        raise ValueError(f"{name}={shown(value)} must hold the widths of the hidden layers, such as (100, 100).")
     return tuple(count(name, width) for width in value)
 
 
 def seed(value: Seed) -> int:
     """Return a whole number drawn from a random_state."""
-    return int(check_random_state(value).randint(2**31 - 1))
+    return int(random_source(value).randint(2**31 - 1))
+
+
+def random_source(value: Seed) -> np.random.RandomState:
+    """Return the source of random numbers that ``random_state`` names."""
+    try:
+        found: np.random.RandomState = check_random_state(value)
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(
+            f"random_state={shown(value)} must be None, a whole number from 0 to 2**32 - 1, or a "
+            "numpy.random.RandomState."
+        ) from None
+    return found
 
 
 # -- fields with marks ---------------------------------------------------------------------
@@ -131,6 +176,31 @@ def marked_fields(kind: type) -> dict[str, Any]:
     return {f: hint for f, hint in hints.items() if any(isinstance(m, marks) for m in get_args(hint)[1:])}
 
 
+@cache
+def _plain_fields(kind: type) -> dict[str, tuple[Any, ...]]:
+    """Return the kinds of every field of a class that is a number without marks: int, float, or either, and None."""
+    hints = get_type_hints(kind)
+    parts = {
+        f: get_args(hint) if get_origin(hint) in (typing.Union, UnionType) else (hint,) for f, hint in hints.items()
+    }
+    numbers = {f: kinds for f, kinds in parts.items() if set(kinds) <= {int, float, NoneType}}
+    return {f: kinds for f, kinds in numbers.items() if f not in marked_fields(kind) and not f.startswith("_")}
+
+
+def check_numbers(value: object, name: str) -> None:
+    """Refuse an object with a number that is none, or below 0; ``name`` begins the message."""
+    check(value, name)
+    kind: type = type(value)
+    for field, kinds in _plain_fields(kind).items():
+        found, label = getattr(value, field, None), f"{name}: {field}"
+        if found is None and NoneType in kinds:
+            continue
+        if float not in kinds or (int in kinds and isinstance(found, Integral)):
+            count(label, found, low=0)
+        else:
+            number(label, found, low=0.0)
+
+
 def _check_field(label: str, value: object, hint: Any) -> None:
     kind, *marks = get_args(hint)
     parts = get_args(kind) if get_origin(kind) in (typing.Union, UnionType) else (kind,)
@@ -140,7 +210,7 @@ def _check_field(label: str, value: object, hint: Any) -> None:
     options = next((mark for mark in marks if isinstance(mark, Options)), None)
     interval = next((mark for mark in marks if isinstance(mark, Interval)), None)
     if FLAG in marks and not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{label}={value!r} must be True or False.")
+        raise ValueError(f"{label}={shown(value)} must be True or False.")
     if literals and isinstance(value, str):
         one_of(label, value, literals)
     elif options is not None and (interval is None or isinstance(value, str)):
@@ -169,8 +239,11 @@ def bandwidth(value: Epsilon, *, auto: BandwidthRule) -> BandwidthRule:
         }
         return named[one_of("epsilon", value, EPSILON_RULES)]
     if isinstance(value, int | float) or not hasattr(value, "bandwidth"):
-        return bandwidths.Fixed(number("epsilon", value, low=0.0, open_low=True))
-    check(value)
+        epsilon = number("epsilon", value, low=0.0, open_low=True)
+        if epsilon < np.finfo(float).tiny:
+            raise ValueError(f"epsilon={shown(value)} is below 2.2e-308, and 1 / epsilon overflows. Rescale the data.")
+        return bandwidths.Fixed(epsilon)
+    check_numbers(value, "epsilon")
     return value
 
 
@@ -223,6 +296,7 @@ def check_rule(rule: SparseRule) -> None:
 
 def metric(value: MetricChoice) -> distances.Metric | None:
     """Return a metric, or None for metric="precomputed"."""
+    refuse_class("metric", value)
     if isinstance(value, str) and one_of("metric", value, distances.METRICS) == "precomputed":
         return None
     return distances.Metric.of(value)
@@ -246,10 +320,19 @@ def memory(value: float | str) -> float:
 def checkpoint(value: str | os.PathLike[str] | Checkpoint | None) -> Checkpoint:
     """Return a Checkpoint with a folder, or one that stores nothing if ``value`` is None."""
     if isinstance(value, Checkpoint):
+        checkpoint(value.folder)
         return value
     if value is not None and not isinstance(value, str | os.PathLike):
-        raise ValueError(f"checkpoint={value!r} must be None, the path of a folder, or a Checkpoint.")
+        raise ValueError(f"checkpoint={shown(value)} must be None, the path of a folder, or a Checkpoint.")
+    if "\0" in str(value or ""):
+        raise ValueError(f"checkpoint={shown(value)} holds a null character, which no path may.")
     return Checkpoint(value)
+
+
+def refuse_class(name: str, value: object) -> None:
+    """Refuse a class, which can be called but makes an object instead of a number."""
+    if isinstance(value, type):
+        raise ValueError(f"{name}={value!r} is a class: pass a name, a function of two rows, or an object.")
 
 
 def solver(value: SolverChoice, among: Sequence[str] = MARKOV_SOLVERS) -> Solver:
@@ -258,7 +341,8 @@ def solver(value: SolverChoice, among: Sequence[str] = MARKOV_SOLVERS) -> Solver
             f"solver={value!r} is for DiffusionMaps, LaplacianEigenmaps and SpectralClustering; here pass one of "
             f"{', '.join(map(repr, among))}."
         )
-    if not isinstance(value, str) and hasattr(value, "start"):
+    if not isinstance(value, str | type | range | slice) and hasattr(value, "start"):
+        check_numbers(value, "solver")
         return value
     name = one_of("solver", value, among)
     if name == "shift_invert" and among is RESIDUAL_SOLVERS:
@@ -358,8 +442,8 @@ def landmark_choice(value: LandmarkChoice, auto: Landmarks | None = None) -> Lan
     """Return the landmark choice of None, a count, a fraction, "auto", points, or an object with ``select``."""
     if value is None:
         return landmarks.AllRows()
-    if isinstance(value, Landmarks):
-        return value
+    if isinstance(value, Landmarks) and not isinstance(value, type):
+        return _check_landmarks(value)
     if isinstance(value, Integral) and not isinstance(value, bool):
         return landmarks.Random(count("landmarks", value, low=2))
     if isinstance(value, Real) and not isinstance(value, bool):
@@ -371,19 +455,39 @@ def landmark_choice(value: LandmarkChoice, auto: Landmarks | None = None) -> Lan
             f"landmarks={value!r} is not known. Valid: None, 'auto', a count, a fraction, an array of points, or a "
             "choice of outfold.landmarks."
         )
-    points: Array = value if issparse(value) else np.asarray(value, dtype=float)  # type: ignore[assignment]
-    return landmarks.Points(points)
+    if isinstance(value, bool | np.bool_) or not (np.iterable(value) or hasattr(value, "__array__") or issparse(value)):
+        raise ValueError(
+            f"landmarks={shown(value)} is not known. Valid: None, 'auto', a count, a fraction, an array of points, or "
+            "a choice of outfold.landmarks."
+        )
+    found = inputs.read_rows(value, "landmarks")
+    return landmarks.Points(np.asarray(found, dtype=float) if isinstance(found, np.ndarray) else found)
+
+
+def _check_landmarks(value: Landmarks) -> Landmarks:
+    """Refuse a choice of landmarks with a number outside its range."""
+    check_numbers(value, "landmarks")
+    size = getattr(value, "size", 2)
+    if isinstance(size, Integral):
+        count("landmarks: size", size, low=2)
+    elif size is not None or not hasattr(value, "distance"):  # MinDistance takes one of the two
+        number("landmarks: size", size, low=0.0, high=1.0, open_low=True)
+    return value
 
 
 def parse_components(value: Components) -> int | str | tuple[int, ...]:
     """Return n_components: a count, "auto", or a tuple of eigenpair indices (0 is the trivial one)."""
     if isinstance(value, str):
         if value != "auto":
-            raise ValueError(f"n_components={value!r} is not known: pass a count, 'auto' or numbers of eigenpairs.")
+            raise ValueError(
+                f"n_components={shown(value)} is not known: pass a count, 'auto' or numbers of eigenpairs."
+            )
         return value
-    if isinstance(value, Sequence | np.ndarray):
+    if isinstance(value, np.ndarray) and np.ma.is_masked(value):
+        raise ValueError(f"n_components={shown(value)} has masked entries: leave them out.")
+    if isinstance(value, Sequence) or (isinstance(value, np.ndarray) and value.ndim == 1):
         indices = tuple(count("n_components index", v) for v in value)
         if not indices or len(set(indices)) < len(indices):
-            raise ValueError(f"n_components={value!r} must hold distinct eigenpair indices, at least one.")
+            raise ValueError(f"n_components={shown(value)} must hold distinct eigenpair indices, at least one.")
         return indices
     return count("n_components", value)

@@ -10,17 +10,16 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .. import neighbors
 from .._runtime.ownership import freeze
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Interval
 from ..data.places import find_places
-from ..data.sources import require_in_memory
 from ..distances import Metric
 from . import parameters
-from .base import SpectralEstimator, Storable, Transformer
+from .base import SpectralEstimator, Storable, Transformer, validate_rows
 from .declaration import estimator
 from .isomap import Isomap
 
@@ -93,8 +92,13 @@ class Islands(Storable, Transformer):
         """Find the connected components of the data, and embed each."""
         parameters.check(self)
         columns, k = int(self.n_components), int(self.n_neighbors)
-        X = np.asarray(validate_data(self, require_in_memory(X), dtype=float, ensure_min_samples=2))
-        runner = Threads(self.n_jobs)
+        X = np.asarray(validate_rows(self, X, reset=True, least=2, sparse=False), dtype=float)
+        runner = parameters.threads(self.n_jobs)
+        if self.method is not None and (isinstance(self.method, type) or not isinstance(self.method, PieceMethod)):
+            raise ValueError(
+                f"method={parameters.shown(self.method)} must be None or an estimator with fit_transform, transform "
+                "and n_components."
+            )
         piece = _pieces(X, k, runner)
         sizes = np.bincount(piece)
         large = np.flatnonzero(sizes >= max(self.smallest * len(X), 2 * columns + 2))
@@ -129,7 +133,7 @@ class Islands(Storable, Transformer):
     def transform(self, X: Data) -> Array:
         """Return each row in the coordinates of its piece, moved to the centre of that piece."""
         check_is_fitted(self)
-        X = np.asarray(validate_data(self, require_in_memory(X), reset=False, dtype=float))
+        X = np.asarray(validate_rows(self, X, reset=False, sparse=False), dtype=float)
         label = self._belongs(X, Threads(self.n_jobs))
         found = np.empty((len(X), len(self.centres_[0])))
         for number in np.unique(label):

@@ -93,6 +93,7 @@ class SpectralMethod(SpectralEstimator):
 
     def _recipe(self) -> Recipe:
         parameters.check(self)
+        parameters.refuse_class("kernel", getattr(self, "kernel", None))
         return Recipe(
             method=type(self).__name__,
             view=self._eigenproblem(),

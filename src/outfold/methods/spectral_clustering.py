@@ -11,7 +11,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
 from .._runtime.threads import openmp_after_fork
-from .._runtime.typing import Array, Data, Interval, Weights
+from .._runtime.typing import FLAG, Array, Data, Interval, Weights
 from ..engine.fit import CLUSTERS, Fit, Recipe
 from .declaration import estimator
 from .laplacian_eigenmaps import LaplacianEigenmaps
@@ -57,7 +57,7 @@ class SpectralClustering(ClusterMixin, LaplacianEigenmaps):
 
     n_components: ClassVar[int]  # type: ignore[misc]  # no parameter: it follows from the number of clusters
     n_clusters: Annotated[int | Literal["auto"], Interval(1)] = field(default=8, kw_only=False)
-    normalize_rows: bool = False
+    normalize_rows: Annotated[bool, FLAG] = False
 
     _stored: ClassVar[dict[str, str]] = {"cluster_centers_": "clusters", "labels_": "[r]; optional; whole; rows"}
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from .._runtime.typing import Array, Data
+from ..data.inputs import read_rows
 from ..data.sources import InMemory, Source, open_parts
+from ..data.sparse_rows import as_rows, dense_rows
 from ..distances import LARGEST_ENTRY
 from ..methods import parameters
 
@@ -16,8 +18,7 @@ def read_table(name: str, values: Data) -> Source:
     if parts is not None:  # the numbers of a partition are checked when it is read
         _check_shape(name, parts.shape)
         return parts
-    table = np.asarray(values, dtype=float)
-    table = table[:, None] if table.ndim == 1 else table
+    table = dense_rows(as_rows(read_rows(values, name, column=True)))
     _check_shape(name, table.shape)
     bad = len(table) - int(np.isfinite(table).all(axis=1).sum())
     if bad:

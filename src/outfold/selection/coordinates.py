@@ -9,16 +9,17 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .._runtime.ownership import freeze
-from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Seed
 from ..data.sources import map_rows
-from ..methods.base import TakesCollections
+from ..methods import parameters
+from ..methods.base import TakesCollections, validate_rows
 from ..operators.directions import LEAST_RESIDUAL, SCALE, residuals_of
 from .dimension import draw_rows, table_of_rows
+
+LARGEST_SCALE = 1e100  # its square is finite, and that of 1 / LARGEST_SCALE is not 0
 
 
 def residuals(
@@ -56,14 +57,12 @@ def residuals(
     >>> residuals(np.cos(np.pi * np.column_stack([x[:, 0], 2 * x[:, 0], x[:, 1]]))).round(2).tolist()
     [1.0, 0.07, 1.0]
     """
-    if not scale > 0 or not np.isfinite(scale):
-        raise ValueError(f"scale={scale!r} must be a positive number.")
-    if rows < 2:
-        raise ValueError(f"rows={rows} is too few: a regression needs 2 rows at least.")
+    scale = parameters.number("scale", scale, low=1 / LARGEST_SCALE, high=LARGEST_SCALE)
+    rows = parameters.count("rows", rows, low=2)
     vectors = table_of_rows("eigenvectors", draw_rows(eigenvectors, rows, rows, random_state), least=2)
     if len(vectors) > rows:
-        vectors = vectors[np.sort(check_random_state(random_state).permutation(len(vectors))[:rows])]
-    return residuals_of(vectors, scale, standardize, Threads(n_jobs))
+        vectors = vectors[np.sort(parameters.random_source(random_state).permutation(len(vectors))[:rows])]
+    return residuals_of(vectors, scale, parameters.flag("standardize", standardize), parameters.threads(n_jobs))
 
 
 @dataclass(eq=False, repr=False)
@@ -119,13 +118,13 @@ class LocalLinearSelection(TakesCollections, SelectorMixin, BaseEstimator):
         """
         drawn = draw_rows(X, self.rows, self.rows, self.random_state)
         names = getattr(X, "columns", None) if drawn is not X else None
-        table: Array = validate_data(self, drawn, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        table: Array = validate_rows(self, drawn, reset=True, least=2, sparse=False)
         if names is not None:
             self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
         wanted, least = self.n_components, self.threshold
-        if wanted is not None and not 1 <= wanted <= table.shape[1]:
+        if wanted is not None and parameters.count("n_components", wanted) > table.shape[1]:
             raise ValueError(f"n_components={wanted} must be 1 to {table.shape[1]}, as many as there are coordinates.")
-        if least is not None and not 0 <= least < 1:
+        if least is not None and parameters.number("threshold", least, low=0.0) >= 1:
             raise ValueError(f"threshold={least!r} must be >= 0 and below 1, which is the residual of the first.")
         self.residuals_ = residuals(
             table,

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data, Seed
 from ..bandwidths import ALL_EQUAL, Slope
+from ..data.inputs import read_rows
 from ..data.sources import draw_numbers, open_parts
 from ..distances import Metric, MetricLike
 from ..graphs import AllPairs
@@ -201,7 +202,7 @@ def draw_rows(X: Data, up_to: int, count: int, random_state: Seed) -> Data:
 
 
 def table_of_rows(name: str, values: Data, *, least: int) -> Array:
-    table = np.asarray(values, dtype=float)
+    table = np.asarray(read_rows(values, name), dtype=float)
     if table.ndim != 2 or table.shape[0] < least or table.shape[1] < 1:
         raise ValueError(f"{name} must have shape (at least {least}, at least 1), but has {table.shape}.")
     if not np.isfinite(table).all():

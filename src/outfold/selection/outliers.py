@@ -8,15 +8,16 @@ from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .. import neighbors
 from .._runtime.ownership import freeze, own
 from .._runtime.threads import Threads
 from .._runtime.typing import Array, Data
-from ..data.sources import require_in_memory
-from ..distances import Metric, MetricLike
+from ..data.inputs import read_rows
+from ..distances import LARGEST_ENTRY, Metric, MetricLike
 from ..methods import parameters
+from ..methods.base import validate_rows
 
 
 @dataclass(eq=False, repr=False)
@@ -56,8 +57,9 @@ class RemoveOutliers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X: Data, y: object = None) -> Self:
         """Choose the radius and store the training rows."""
+        parameters.refuse_class("metric", self.metric)
         needed = parameters.count("min_neighbors", self.min_neighbors)
-        rows: Array = validate_data(self, require_in_memory(X), dtype=float, ensure_min_samples=2)
+        rows = np.asarray(validate_rows(self, X, reset=True, least=2, sparse=False), dtype=float)
         if needed >= len(rows):
             raise ValueError(
                 f"min_neighbors={needed} must be smaller than the number of rows, n = {len(rows)}. Lower it."
@@ -67,19 +69,19 @@ class RemoveOutliers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             parameters.one_of("radius", self.radius, ("auto",))
             self.radius_ = 3 * self._typical(rows, needed)
         else:
-            self.radius_ = parameters.number("radius", self.radius, low=0.0, open_low=True)
+            self.radius_ = parameters.number("radius", self.radius, low=0.0, high=LARGEST_ENTRY, open_low=True)
         self.mask_ = self._count(rows) - 1 >= needed
         freeze(self)
         return self
 
     def fit_transform(self, X: Data, y: object = None) -> Array:
         """Fit, and return the training rows that stay."""
-        return np.asarray(validate_data(self.fit(X), X, reset=False, dtype=float))[self.mask_]
+        return np.asarray(validate_rows(self.fit(X), X, reset=False, sparse=False), dtype=float)[self.mask_]
 
     def mask(self, X: Data) -> Array:
         """Return True for each row with enough training rows within the radius (a row is not its own neighbour)."""
         check_is_fitted(self)
-        rows: Array = validate_data(self, require_in_memory(X), reset=False, dtype=float)
+        rows = np.asarray(validate_rows(self, X, reset=False, sparse=False), dtype=float)
         lists = self.search_.closest(rows, 1, Threads())
         itself = lists.squared[lists.ptr[:-1]] == 0
         return np.asarray(self._count(rows) - itself >= self.min_neighbors)
@@ -87,7 +89,7 @@ class RemoveOutliers(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Data) -> Array:
         """Return the rows that stay."""
         kept = self.mask(X)
-        return np.asarray(X, dtype=float)[kept]
+        return np.asarray(read_rows(X), dtype=float)[kept]
 
     def _count(self, X: Array) -> Array:
         lists = self.search_.within(X, np.full(len(X), self.radius_), None, Threads())

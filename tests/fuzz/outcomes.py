@@ -1,0 +1,39 @@
+"""What became of a call: an answer, an error in our words, or one that came from elsewhere."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import outfold
+from catalogue import quietly
+from outfold.exceptions import ConvergenceError
+
+OURS = (ValueError, TypeError, MemoryError, FileNotFoundError, ImportError, ConvergenceError)
+HERE = str(Path(outfold.__file__).parent)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    answer: Any = None
+    error: Exception | None = None
+    ours: bool = True  # whether the error, if there is one, was raised in our words
+
+    def __str__(self) -> str:
+        if self.error is None:
+            return f"answered {self.answer!r:.200}"
+        last = traceback.extract_tb(self.error.__traceback__)[-1]
+        return f"{type(self.error).__name__} at {last.filename}:{last.lineno} ({last.line}): {self.error!s:.300}"
+
+
+def outcome(call: Callable[..., Any], *args, **options) -> Outcome:
+    """Call, and judge the error: its kind is one of ours, and it comes from a ``raise`` in our package."""
+    try:
+        return Outcome(quietly(call, *args, **options))
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raised_here = last.filename.startswith(HERE) and (last.line or "").lstrip().startswith("raise")
+        return Outcome(error=error, ours=raised_here and isinstance(error, OURS) and bool(str(error)))
