@@ -27,7 +27,7 @@ TABLE = "rows.csv"
 WORDS = {  # command: words, outputs
     "fit": "fit rows.csv --id id --save m.outfold --out o.csv --picture p.png",
     "fit-slow": "fit rows.csv --id id --method phate --calibrate --save m.outfold",
-    "fit-parts": "fit rows.csv --id id --method roseland --landmarks 60 --seed 0 --save m.outfold --out o.npy",
+    "fit-parts": "fit rows.csv --method roseland --landmarks 60 --seed 0 --set memory=1e9 --save m.outfold -o o.npy",
     "transform": "transform model.outfold rows.csv --trust -o o.csv",
     "transform-npy": "transform model.outfold rows.csv -o o.npy",
     "transform-parquet": "transform model.outfold rows.csv -o o.parquet",

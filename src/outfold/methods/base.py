@@ -223,12 +223,16 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         embedding: Array = self.transform(X if graph is None else graph, on_far="keep")
         return embedding
 
+    def _extensions(self) -> tuple[Specification, Specification]:
+        """Return the extension and that of the inverse transform, checked."""
+        extension = parameters.extension(self.extension, self._precomputed_parameter())
+        return extension, parameters.extension(self.inverse, None, name="inverse")
+
     def _fit(self, X: Data, sample_weight: Weights) -> None:
         recipe = self._recipe()
         self.__dict__.pop("_graph", None)
         runner = self._runner()
-        extension = parameters.extension(self.extension, self._precomputed_parameter())
-        self._carriers = extension, parameters.extension(self.inverse, None, name="inverse")
+        self._carriers = self._extensions()
         rows, dtype = self._rows(X, recipe)
         self._check_counts(recipe, rows.shape)
         limits = recipe.view.long_run
@@ -257,7 +261,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             recipe = replace(recipe, view=recipe.view.within(memory))
         self._fitted_recipe = recipe  # `set_params` may change the parameters afterwards
         found = fit_recipe(rows, recipe, measure, np.random.default_rng(seed), runner)
-        found = self._extend_fit(found, rows, recipe, extension, runner)
+        found = self._extend_fit(found, rows, recipe, self._carriers[0], runner)
         if notes:
             found = replace(found, report=replace(found.report, warnings=(*notes, *found.report.warnings)))
         self._adopt(found, dtype)

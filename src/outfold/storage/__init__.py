@@ -553,6 +553,7 @@ def _check_parameters(estimator: Any) -> None:
     if hasattr(able, "memory"):
         able.memory = 1  # "auto" would measure the free memory
     able._recipe()
+    able._extensions()
 
 
 # Imported, and their annotations read, now: so that reading a file imports, compiles and evaluates nothing.
