@@ -417,9 +417,9 @@ class BlockSource(Source):
 
     @cached_property
     def sparse(self) -> bool:
-        return bool(issparse(next(self._given(), None)))
+        return bool(issparse(next(self._new_blocks(), None)))
 
-    def _given(self) -> Iterator[Any]:
+    def _new_blocks(self) -> Iterator[Any]:
         """Yield what the function gives."""
         try:
             given = iter(self.factory())
@@ -431,7 +431,7 @@ class BlockSource(Source):
         yield from given
 
     def pieces(self) -> Iterator[Array]:
-        for piece in self._given():
+        for piece in self._new_blocks():
             block = read_rows(piece, "a block of rows")
             block = as_rows(block) if issparse(block) or self.sparse else block
             yield like_rows(block, SparseRows((0, block.shape[1]))) if issparse(block) != self.sparse else block
