@@ -6,20 +6,20 @@ these packages is imported: a table says by its type where it comes from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.sparse import issparse
 
 from .._runtime.memory import check_fits
-from .._runtime.typing import Array
+from .._runtime.typing import Array, Matrix, Shaped, Sparse
 
 SHOWN_LETTERS = 60  # of a value in a message
 CHECKED_BYTES_FROM = 1 << 28  # a smaller copy is made without asking for the free memory
-PLAIN = frozenset({float, int, bool, Decimal, Fraction, np.bool_, *np.sctypeDict.values()}) - {
+NUMBER_TYPES = frozenset({float, int, bool, Decimal, Fraction, np.bool_, *np.sctypeDict.values()}) - {
     object, np.object_, np.str_, np.bytes_, np.void, np.datetime64, np.timedelta64,
     np.complex64, np.complex128, np.clongdouble,
 }  # fmt: skip
@@ -36,7 +36,7 @@ def read_rows(X: object, name: str = "X", *, column: bool = False) -> Any:
     holds something else than numbers; both name the row and the column. With ``column`` X may be a single column.
     """
     if issparse(X):
-        return _sparse(X, name)
+        return _sparse(cast(Sparse, X), name)
     if _is_frame(X) and _root(X) == "pandas" and _all_sparse(X):
         return _sparse(X.sparse.to_coo(), name)  # type: ignore[attr-defined]
     columns = _columns(X, name)
@@ -80,12 +80,14 @@ def _columns(X: object, name: str) -> list[tuple[object, Array]] | None:
     return None
 
 
-def _all_sparse(X: Any) -> bool:
+def _all_sparse(X: object) -> bool:
     """Whether every column of a table of pandas is sparse, and what it does not store is 0."""
-    return X.shape[1] > 0 and all(getattr(kind, "fill_value", None) == 0 for kind in X.dtypes)
+    table: Any = X
+    return table.shape[1] > 0 and all(getattr(kind, "fill_value", None) == 0 for kind in table.dtypes)
 
 
-def _of_pandas(series: Any) -> Array:
+def _of_pandas(values: object) -> Array:
+    series: Any = values
     kind = getattr(series.dtype, "kind", "O")
     if isinstance(series.dtype, np.dtype):
         return np.asarray(series)
@@ -94,8 +96,9 @@ def _of_pandas(series: Any) -> Array:
     return np.asarray(series.array.astype(object), dtype=object) if kind == "O" else np.empty(len(series), f"{kind}8")
 
 
-def _of_arrow(values: Any) -> Array:
-    return np.asarray(values.to_numpy(zero_copy_only=False))
+def _of_arrow(values: object) -> Array:
+    column: Any = values
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def _one_axis(values: Array, column: object, name: str) -> Array:
@@ -112,15 +115,16 @@ def _side_by_side(columns: Sequence[tuple[object, Array]], rows: int, name: str)
     return found
 
 
-def _sparse(X: Any, name: str) -> Any:
+def _sparse(X: Sparse, name: str) -> Matrix:
     if len(X.shape) != 2:
         raise ValueError(
             f"{name} is a sparse array of shape {X.shape}; rows and columns are needed. Reshape your data."
         )
-    rows = X.tocsr()
+    rows: Any = X.tocsr()  # type: ignore[attr-defined]
     if rows.dtype.kind not in "iufb":
         raise ValueError(_kind_sentence(rows.dtype, name, None))
-    return rows if rows.dtype in (np.float64, np.float32) else rows.astype(float)
+    found: Matrix = rows if rows.dtype in (np.float64, np.float32) else rows.astype(float)
+    return found
 
 
 # -- arrays --------------------------------------------------------------------------------
@@ -135,7 +139,7 @@ def _array(X: object, name: str) -> Array:
     """Return anything that is an array, or a sequence of rows, as an array of any type and shape."""
     root = _root(X)
     if isinstance(X, np.ma.MaskedArray):
-        return _unmasked(X, name)
+        return _read_masked(X, name)
     if isinstance(X, np.ndarray):
         return np.asarray(X)
     if root == "torch" and hasattr(X, "detach"):
@@ -156,7 +160,7 @@ def _array(X: object, name: str) -> Array:
     if isinstance(X, list | tuple | range):
         return _of_sequence(X, name)
     if isinstance(X, str | bytes | bytearray) or X is None:
-        raise TypeError(f"{name} is {shown(X)}; rows and columns of numbers are needed, such as an array.")
+        raise TypeError(f"{name} is {show_value(X)}; rows and columns of numbers are needed, such as an array.")
     try:
         found = np.asarray(X)
     except Exception as error:
@@ -164,11 +168,13 @@ def _array(X: object, name: str) -> Array:
             f"{name}, a {type(X).__name__}, cannot be made an array ({error}). Pass an array or a table."
         ) from error
     if found.dtype == object and found.ndim == 0:
-        raise TypeError(f"{name} is {shown(X)}, of type {type(X).__name__}; rows and columns of numbers are needed.")
+        raise TypeError(
+            f"{name} is {show_value(X)}, of type {type(X).__name__}; rows and columns of numbers are needed."
+        )
     return found
 
 
-def _unmasked(X: Any, name: str) -> Array:
+def _read_masked(X: np.ma.MaskedArray, name: str) -> Array:
     hidden = np.ma.getmaskarray(X)
     if hidden.dtype != bool or not hidden.any():
         return np.asarray(X.data)
@@ -180,10 +186,11 @@ def _unmasked(X: Any, name: str) -> Array:
     )
 
 
-def _of_tensor(X: Any, name: str) -> Array:
-    if "strided" not in str(X.layout):
+def _of_tensor(X: object, name: str) -> Array:
+    tensor: Any = X
+    if "strided" not in str(tensor.layout):
         raise TypeError(f"{name} is a sparse tensor. Pass {_code(name)}.to_dense(), or a sparse matrix of SciPy.")
-    there = X.detach().cpu()
+    there = tensor.detach().cpu()
     try:
         return np.asarray(there.resolve_conj().resolve_neg().numpy())
     except (TypeError, RuntimeError):  # numbers that NumPy does not have, such as bfloat16
@@ -193,7 +200,7 @@ def _of_tensor(X: Any, name: str) -> Array:
 def _of_sequence(X: Sequence[Any], name: str) -> Array:
     parts = list(X)
     if any(isinstance(part, np.ma.MaskedArray) for part in parts):
-        parts = [_unmasked(part, f"{name}[{at}]") if isinstance(part, np.ma.MaskedArray) else part
+        parts = [_read_masked(part, f"{name}[{at}]") if isinstance(part, np.ma.MaskedArray) else part
                  for at, part in enumerate(parts)]  # fmt: skip
     if any(_root(part) == "torch" for part in parts):
         parts = [
@@ -290,7 +297,7 @@ def _kind_sentence(dtype: np.dtype[Any], name: str, column: object) -> str:
 def _of_cells(values: Array, name: str, column: object) -> Array:
     """Return objects or text as float64: numbers, text that is a number, and NaN for a missing value."""
     check_copy(values.shape, name)
-    if values.dtype == object and {type(cell) for cell in values.flat} <= PLAIN:
+    if values.dtype == object and {type(cell) for cell in values.flat} <= NUMBER_TYPES:
         try:
             return values.astype(float)
         except (OverflowError, ValueError):
@@ -309,19 +316,19 @@ def _of_cells(values: Array, name: str, column: object) -> Array:
     return found
 
 
-def _number(cell: Any) -> float:
+def _number(cell: object) -> float:
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):  # of pandas
         return float("nan")
     if isinstance(cell, complex | np.complexfloating | np.generic) and np.asarray(cell).dtype.kind in "cmM":
         raise TypeError
     if getattr(cell, "ndim", 0):
         raise TypeError
-    return float(cell)
+    return float(cell)  # type: ignore[arg-type]  # raises TypeError for what is no number
 
 
 def _cell_error(cell: object, where: str, error: Exception) -> Exception:
     """Return the error about a value that is no number."""
-    start = f"{where[0].upper()}{where[1:]} holds {shown(cell)}"
+    start = f"{where[0].upper()}{where[1:]} holds {show_value(cell)}"
     if isinstance(cell, str | bytes) and not cell.strip():
         return ValueError(f"{start}, which is empty: could not convert string to float. Write a missing value as NaN.")
     if isinstance(cell, str | bytes):
@@ -330,7 +337,9 @@ def _cell_error(cell: object, where: str, error: Exception) -> Exception:
             "sklearn.preprocessing.OneHotEncoder or OrdinalEncoder."
         )
     if isinstance(cell, complex | np.complexfloating):
-        return ValueError(f"Complex data not supported: {where} holds {shown(cell)}. Pass real and imaginary parts.")
+        return ValueError(
+            f"Complex data not supported: {where} holds {show_value(cell)}. Pass real and imaginary parts."
+        )
     if isinstance(error, OverflowError):
         return ValueError(f"{start}, beyond the largest float, 1.8e308. Rescale the column or take its logarithm.")
     return TypeError(
@@ -339,7 +348,7 @@ def _cell_error(cell: object, where: str, error: Exception) -> Exception:
     )
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """Return how a message shows a value: its text, cut if it is long."""
     try:
         text = repr(value)
@@ -360,7 +369,7 @@ def check_copy(shape: tuple[int, ...], name: str, itemsize: int = 8) -> None:
         )
 
 
-def empty(shape: tuple[int, ...], dtype: Any, name: str) -> Array:
+def empty(shape: tuple[int, ...], dtype: type, name: str) -> Array:
     check_copy(shape, name, np.dtype(dtype).itemsize)
     return np.empty(shape, dtype)
 
@@ -368,7 +377,7 @@ def empty(shape: tuple[int, ...], dtype: Any, name: str) -> Array:
 # -- sizes and missing values --------------------------------------------------------------
 
 
-def check_size(rows: Any, least: int, asker: str) -> None:
+def check_size(rows: Shaped, least: int, asker: str) -> None:
     """Refuse a table with fewer than ``least`` rows, or without features."""
     if rows.shape[0] < least:
         hint = "Pass more rows." if rows.shape[0] else "Is a filter too strict?"
@@ -384,7 +393,7 @@ def check_size(rows: Any, least: int, asker: str) -> None:
 
 
 def refuse_missing(
-    rows: Any,
+    rows: Matrix,
     told: str = "X",
     *,
     names: Sequence[object] | None = None,
@@ -396,7 +405,7 @@ def refuse_missing(
 
     ``rows[0]`` is row ``start``; ``advice`` is added to what to do about NaN.
     """
-    values = rows.data if issparse(rows) else rows
+    values: Array = rows if isinstance(rows, np.ndarray) else rows.data
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum(dtype=float)):
             return
@@ -408,9 +417,9 @@ def refuse_missing(
             raise ValueError(_missing_sentence(word, row, column, rows.shape, told, names, start, advice))
 
 
-def _places(rows: Any, test: Any) -> tuple[Array, Array]:
+def _places(rows: Matrix, test: Callable[[Array], Array]) -> tuple[Array, Array]:
     """Return row and column of each entry that passes a test, in order of the rows."""
-    if not issparse(rows):
+    if isinstance(rows, np.ndarray):
         return np.nonzero(test(rows))  # type: ignore[return-value]
     at = np.flatnonzero(test(rows.data))
     row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[at]
@@ -472,8 +481,9 @@ def read_column(values: object, name: str, rows: int) -> Array:
     return numbers
 
 
-def _of_series(values: Any) -> object:
+def _of_series(given: object) -> object:
     """Return a column of another library as an array."""
+    values: Any = given
     if _root(values) == "pandas" and hasattr(values, "array") and hasattr(values, "dtype"):
         return _of_pandas(values)
     if _root(values) == "polars" and hasattr(values, "to_numpy"):

@@ -447,7 +447,13 @@ class BlockSource(Source):
             seen += len(block)
 
     def _iterate(self) -> Iterator[Any]:
-        blocks = self.factory()
+        try:
+            blocks = self.factory()
+        except TypeError as error:
+            raise TypeError(
+                f"X is {self.factory!r}, and should be a function without arguments that returns an iterable of row "
+                f"blocks, a new one at each call ({error})."
+            ) from error
         if isinstance(blocks, Iterator) and blocks is self.__dict__.get("_last"):
             raise ValueError(
                 "The function of row blocks returned the same iterator twice, whose first rows are gone: rows are read "

@@ -272,7 +272,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         own_columns = recipe.view.given and not recipe.view.between_rows  # the landmarks are the columns of the matrix
         points = max(shape[0], shape[1] if own_columns else recipe.landmarks.count(shape[0]))
         if points < 2 or (not own_columns and recipe.landmarks.count(shape[0]) < 2):
-            given = parameters.shown(getattr(self, "landmarks", None))
+            given = parameters.show_value(getattr(self, "landmarks", None))
             raise ValueError(f"landmarks={given} of {shape[0]} rows are less than 2. Raise it, or pass more rows.")
         check_count(recipe, points)
         k = getattr(self, "n_neighbors", None)
@@ -843,16 +843,17 @@ def validate_rows(
     return values
 
 
-def _wrong_width(estimator: Any, count: int) -> str:
+def _wrong_width(estimator: Transformer, count: int) -> str:
     known = getattr(estimator, "feature_names_in_", None)
+    wanted = getattr(estimator, "n_features_in_", 0)
     what = "" if known is None else f" They are {', '.join(_list_names(list(known), ''))}."
     return (
-        f"X has {count} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features as "
+        f"X has {count} features, but {type(estimator).__name__} is expecting {wanted} features as "
         f"input.{what} Pass the columns of the fit, in their order."
     )
 
 
-def _check_names(estimator: Any, names: list[object] | None, reset: bool) -> None:
+def _check_names(estimator: Transformer, names: list[object] | None, reset: bool) -> None:
     """Refuse names of which some are text only and, after a fit, other names than those of the fit."""
     texts = [isinstance(name, str) for name in names or ()]
     if names and len(set(names)) < len(names):

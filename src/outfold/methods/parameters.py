@@ -67,15 +67,15 @@ LARGEST_COUNT = 2**53  # beyond it floating-point numbers, in which plans are co
 THREADS_UP_TO = 4096
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """Return how a message shows a value: its text, cut if it is long."""
-    return inputs.shown(value)
+    return inputs.show_value(value)
 
 
 def one_of(name: str, value: object, valid: Sequence[str]) -> str:
     """Return ``value`` if it is one of the valid names, else raise an error that lists them."""
     if not isinstance(value, str) or value not in valid:
-        raise ValueError(f"{name}={shown(value)} is not known. Valid: {', '.join(map(repr, valid))}.")
+        raise ValueError(f"{name}={show_value(value)} is not known. Valid: {', '.join(map(repr, valid))}.")
     return value
 
 
@@ -83,17 +83,17 @@ def number(name: str, value: object, *, low: float, high: float = math.inf, open
     """Return ``value`` as a float within the bounds."""
     bound = f"{'>' if open_low else '>='} {low:g}" + (f" and <= {high:g}" if math.isfinite(high) else "")
     if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name}={shown(value)} must be a number {bound}.")
+        raise ValueError(f"{name}={show_value(value)} must be a number {bound}.")
     try:
         plain = float(value)
     except OverflowError:
-        raise ValueError(f"{name}={shown(value)} must be a number {bound}, at most 1.8e308.") from None
+        raise ValueError(f"{name}={show_value(value)} must be a number {bound}, at most 1.8e308.") from None
     if math.isnan(plain) or plain < low or plain > high or (open_low and plain == low):
-        raise ValueError(f"{name}={shown(value)} must be {bound}.")
+        raise ValueError(f"{name}={show_value(value)} must be {bound}.")
     if plain and math.isfinite(plain) and not SMALLEST <= abs(plain) <= LARGEST:
         size = "small" if abs(plain) < SMALLEST else "large"
         raise ValueError(
-            f"{name}={shown(value)} is too {size}: numbers from {SMALLEST:g} to {LARGEST:g} can be computed with."
+            f"{name}={show_value(value)} is too {size}: numbers from {SMALLEST:g} to {LARGEST:g} can be computed with."
         )
     return plain
 
@@ -101,16 +101,16 @@ def number(name: str, value: object, *, low: float, high: float = math.inf, open
 def count(name: str, value: object, *, low: int = 1) -> int:
     """Return ``value`` as a whole number >= low."""
     if not isinstance(value, Integral) or isinstance(value, bool | np.bool_) or value < low:
-        raise ValueError(f"{name}={shown(value)} must be a whole number >= {low}.")
+        raise ValueError(f"{name}={show_value(value)} must be a whole number >= {low}.")
     if int(value) > LARGEST_COUNT:
-        raise ValueError(f"{name}={shown(value)} must be a whole number >= {low} and <= {LARGEST_COUNT}.")
+        raise ValueError(f"{name}={show_value(value)} must be a whole number >= {low} and <= {LARGEST_COUNT}.")
     return int(value)
 
 
 def flag(name: str, value: object) -> bool:
     """Return ``value`` as a bool; 0 and 1 are taken too."""
     if not isinstance(value, bool | np.bool_ | int | np.integer):
-        raise ValueError(f"{name}={shown(value)} must be True or False.")
+        raise ValueError(f"{name}={show_value(value)} must be True or False.")
     return bool(value)
 
 
@@ -119,7 +119,7 @@ def threads(value: object, verbose: object = False) -> Threads:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value != 0
     if value is not None and not (whole and abs(int(value)) <= THREADS_UP_TO):  # type: ignore[call-overload]
         raise ValueError(
-            f"n_jobs={shown(value)} must be None or a whole number other than 0, between {-THREADS_UP_TO} and "
+            f"n_jobs={show_value(value)} must be None or a whole number other than 0, between {-THREADS_UP_TO} and "
             f"{THREADS_UP_TO}."
         )
     return Threads(None if value is None else int(value), flag("verbose", verbose))  # type: ignore[call-overload]
@@ -128,7 +128,7 @@ def threads(value: object, verbose: object = False) -> Threads:
 def widths(name: str, value: object) -> tuple[int, ...]:
     """Return the number of units of each hidden layer."""
     if isinstance(value, str) or not isinstance(value, Iterable) or not np.iterable(value):
-        raise ValueError(f"{name}={shown(value)} must hold the widths of the hidden layers, such as (100, 100).")
+        raise ValueError(f"{name}={show_value(value)} must hold the widths of the hidden layers, such as (100, 100).")
     return tuple(count(name, width) for width in value)
 
 
@@ -143,7 +143,7 @@ def random_source(value: Seed) -> np.random.RandomState:
         found: np.random.RandomState = check_random_state(value)
     except (ValueError, TypeError, OverflowError):
         raise ValueError(
-            f"random_state={shown(value)} must be None, a whole number from 0 to 2**32 - 1, or a "
+            f"random_state={show_value(value)} must be None, a whole number from 0 to 2**32 - 1, or a "
             "numpy.random.RandomState."
         ) from None
     return found
@@ -210,7 +210,7 @@ def _check_field(label: str, value: object, hint: Any) -> None:
     options = next((mark for mark in marks if isinstance(mark, Options)), None)
     interval = next((mark for mark in marks if isinstance(mark, Interval)), None)
     if FLAG in marks and not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{label}={shown(value)} must be True or False.")
+        raise ValueError(f"{label}={show_value(value)} must be True or False.")
     if literals and isinstance(value, str):
         one_of(label, value, literals)
     elif options is not None and (interval is None or isinstance(value, str)):
@@ -241,7 +241,9 @@ def bandwidth(value: Epsilon, *, auto: BandwidthRule) -> BandwidthRule:
     if isinstance(value, int | float) or not hasattr(value, "bandwidth"):
         epsilon = number("epsilon", value, low=0.0, open_low=True)
         if epsilon < np.finfo(float).tiny:
-            raise ValueError(f"epsilon={shown(value)} is below 2.2e-308, and 1 / epsilon overflows. Rescale the data.")
+            raise ValueError(
+                f"epsilon={show_value(value)} is below 2.2e-308, and 1 / epsilon overflows. Rescale the data."
+            )
         return bandwidths.Fixed(epsilon)
     check_numbers(value, "epsilon")
     return value
@@ -323,9 +325,9 @@ def checkpoint(value: str | os.PathLike[str] | Checkpoint | None) -> Checkpoint:
         checkpoint(value.folder)
         return value
     if value is not None and not isinstance(value, str | os.PathLike):
-        raise ValueError(f"checkpoint={shown(value)} must be None, the path of a folder, or a Checkpoint.")
+        raise ValueError(f"checkpoint={show_value(value)} must be None, the path of a folder, or a Checkpoint.")
     if "\0" in str(value or ""):
-        raise ValueError(f"checkpoint={shown(value)} holds a null character, which no path may.")
+        raise ValueError(f"checkpoint={show_value(value)} holds a null character, which no path may.")
     return Checkpoint(value)
 
 
@@ -457,8 +459,8 @@ def landmark_choice(value: LandmarkChoice, auto: Landmarks | None = None) -> Lan
         )
     if isinstance(value, bool | np.bool_) or not (np.iterable(value) or hasattr(value, "__array__") or issparse(value)):
         raise ValueError(
-            f"landmarks={shown(value)} is not known. Valid: None, 'auto', a count, a fraction, an array of points, or "
-            "a choice of outfold.landmarks."
+            f"landmarks={show_value(value)} is not known. Valid: None, 'auto', a count, a fraction, an array of "
+            "points, or a choice of outfold.landmarks."
         )
     found = inputs.read_rows(value, "landmarks")
     return landmarks.Points(np.asarray(found, dtype=float) if isinstance(found, np.ndarray) else found)
@@ -480,14 +482,14 @@ def parse_components(value: Components) -> int | str | tuple[int, ...]:
     if isinstance(value, str):
         if value != "auto":
             raise ValueError(
-                f"n_components={shown(value)} is not known: pass a count, 'auto' or numbers of eigenpairs."
+                f"n_components={show_value(value)} is not known: pass a count, 'auto' or numbers of eigenpairs."
             )
         return value
     if isinstance(value, np.ndarray) and np.ma.is_masked(value):
-        raise ValueError(f"n_components={shown(value)} has masked entries: leave them out.")
+        raise ValueError(f"n_components={show_value(value)} has masked entries: leave them out.")
     if isinstance(value, Sequence) or (isinstance(value, np.ndarray) and value.ndim == 1):
         indices = tuple(count("n_components index", v) for v in value)
         if not indices or len(set(indices)) < len(indices):
-            raise ValueError(f"n_components={shown(value)} must hold distinct eigenpair indices, at least one.")
+            raise ValueError(f"n_components={show_value(value)} must hold distinct eigenpair indices, at least one.")
         return indices
     return count("n_components", value)

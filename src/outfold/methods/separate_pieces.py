@@ -96,8 +96,8 @@ class Islands(Storable, Transformer):
         runner = parameters.threads(self.n_jobs)
         if self.method is not None and (isinstance(self.method, type) or not isinstance(self.method, PieceMethod)):
             raise ValueError(
-                f"method={parameters.shown(self.method)} must be None or an estimator with fit_transform, transform "
-                "and n_components."
+                f"method={parameters.show_value(self.method)} must be None or an estimator with fit_transform, "
+                "transform and n_components."
             )
         piece = _pieces(X, k, runner)
         sizes = np.bincount(piece)
