@@ -240,10 +240,6 @@ def bandwidth(value: Epsilon, *, auto: BandwidthRule) -> BandwidthRule:
         return named[one_of("epsilon", value, EPSILON_RULES)]
     if isinstance(value, int | float) or not hasattr(value, "bandwidth"):
         epsilon = number("epsilon", value, low=0.0, open_low=True)
-        if epsilon < np.finfo(float).tiny:
-            raise ValueError(
-                f"epsilon={show_value(value)} is below 2.2e-308, and 1 / epsilon overflows. Rescale the data."
-            )
         return bandwidths.Fixed(epsilon)
     check_numbers(value, "epsilon")
     return value
