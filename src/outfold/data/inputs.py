@@ -403,7 +403,8 @@ def refuse_missing(
 ) -> None:
     """Refuse rows with NaN (unless ``allow_nan``) or infinity; the message counts them and names row and column.
 
-    With ``start``, the rows are a block of ``told`` that begins with row ``start``; ``advice`` is added to what to do about NaN.
+    With ``start``, the rows are a block of ``told`` that begins with row ``start``. ``advice`` is added to what to do
+    about NaN.
     """
     values: Array = rows if isinstance(rows, np.ndarray) else rows.data
     with np.errstate(over="ignore", invalid="ignore"):
