@@ -13,9 +13,7 @@ from .sources import Measure, Source, collection, unit_measure
 
 SUM_ROUNDING = 1e-12  # sums of weights that differ by less, relatively, are the same
 SCALES = 1e-9, 1e15  # of the largest weight: beyond, sums and products of weights lose what a fit needs of them
-NEGLIGIBLE_WEIGHT = (
-    1e-12  # of the largest: with less, the root of a weight is lost in rounding
-)
+NEGLIGIBLE_WEIGHT = 1e-12  # of the largest: with less, the root of a weight is lost in rounding
 
 
 def measure_on(rows: Source, sample_weight: Weights) -> Any:
