@@ -1,4 +1,4 @@
-"""Fits of any data by any method: finite answers for rows of any size, or an error of ours; never NaN without a word."""
+"""Fits of any data by any method: finite answers for rows of any size, or an error of ours."""
 
 import contextlib
 import warnings

@@ -4,6 +4,7 @@ import pytest
 
 from fuzz import seeds
 from fuzz.fits import fits
+from outfold.data import weights
 from outfold.engine import fit as stages
 from outfold.methods import base
 
@@ -20,15 +21,19 @@ def test_many_fits(seed):
     seeds.run(fits, seed, 20_000)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        (stages, "check_points", lambda points: None),
+CHECKS = {
+    "points": [(stages, "check_points", lambda points: None)],
+    "weights": [
         (base, "leave_out_negligible", lambda measure: (measure, [])),
+        (weights, "check_scale", lambda name, largest: None),
+        (stages, "_check_finite", lambda values, eigenvalues: None),
     ],
-    ids=["no check of points", "no weight is negligible"],
-)
-def test_the_fuzzer_sees_a_check_that_is_taken_out(fault, monkeypatch):
-    monkeypatch.setattr(*fault)
+}
+
+
+@pytest.mark.parametrize("checks", CHECKS.values(), ids=CHECKS.keys())
+def test_the_fuzzer_sees_checks_that_are_taken_out(checks, monkeypatch):
+    for check in checks:
+        monkeypatch.setattr(*check)
     with pytest.raises(AssertionError):
-        seeds.run(fits, "0", 1500)
+        seeds.run(fits, "0", 1000)

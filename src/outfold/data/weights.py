@@ -151,8 +151,8 @@ def negligible_weights(count: int, rows: int, largest: float) -> str:
     them = "1 sample weight is" if count == 1 else f"{count} of {rows} sample weights are"
     rest = "Its row was" if count == 1 else "Their rows were"
     return (
-        f"{them} above 0 but below {NEGLIGIBLE_WEIGHT:.0e} of the largest ({largest:.3g}), which rounding hides. {rest} "
-        "left out of the fit, as with a weight of 0. Set such weights to 0 if that is what you mean, or raise them."
+        f"{them} above 0 but below {NEGLIGIBLE_WEIGHT:.0e} of the largest ({largest:.3g}), which rounding hides. "
+        f"{rest} left out of the fit, as with a weight of 0. Set such weights to 0 if you mean that, or raise them."
     )
 
 
