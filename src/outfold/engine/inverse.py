@@ -66,5 +66,5 @@ class InverseModel(FittedExtension):
     def embed(self, Z: Array, runner: Threads) -> Array:
         with np.errstate(over="ignore"):
             scaled = np.clip(np.asarray(Z, dtype=float) / self.scale, -LARGEST_COORDINATE, LARGEST_COORDINATE)
-        result: Array = self.model.embed(scaled, runner)
-        return result
+            result = self.model.embed(scaled, runner)
+        return np.clip(result, -np.finfo(float).max, np.finfo(float).max)

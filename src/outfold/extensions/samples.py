@@ -236,7 +236,7 @@ class KernelSpectrum:
         Eigenvalues of K below ``least`` times the largest are left out.
         """
         K = gaussian(self.distances, self.distances.anchors, self.epsilon)
-        level, V = linalg.eigh(K, overwrite_a=True)
+        level, V = linalg.eigh(K, overwrite_a=True, driver="evd")
         kept = level > least * level[-1]
         explained: Array = V[:, kept] / np.sqrt(level[kept])
         return explained

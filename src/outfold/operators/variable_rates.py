@@ -224,7 +224,13 @@ class RateProblem(Normalization):
         while most * cap > MOST_RATE * (1 + 1e-9) and cap > slow.min():
             cap = max(min(MOST_RATE / most, 0.9 * cap), float(slow.min()))
             mass = vectors.T @ (vectors * (np.minimum(slow, cap) / slow)[:, None])
-            most = float(linalg.eigh(np.diag(rates), (mass + mass.T) / 2, eigvals_only=True).max())
+            try:
+                most = float(linalg.eigh(np.diag(rates), (mass + mass.T) / 2, eigvals_only=True).max())
+            except linalg.LinAlgError as error:  # the eigenvectors lie on rows that the cap leaves nothing of
+                raise ValueError(
+                    f"kernel='variable' has no rates here: squared local scales range from {self.slow.min():.1e} to "
+                    f"{self.slow.max():.1e}. Scale the features, drop near copies, or take kernel='adaptive'."
+                ) from error
         return None if cap >= slow.max() else replace(self, slow=np.minimum(slow, cap), cap=cap)
 
     def resolving(self, local: float, rate: float) -> int:
