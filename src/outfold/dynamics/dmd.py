@@ -33,7 +33,7 @@ DECODED_ROWS_UP_TO = 500  # rows on which the inverse transform of the dictionar
 MAPS_UP_TO = 10  # coordinates of the default dictionary
 
 
-class Transformer(Protocol):
+class DictionaryTransformer(Protocol):
     """A transformer with scikit-learn's methods."""
 
     def fit_transform(self, X: Array) -> Array: ...
@@ -192,10 +192,7 @@ class KoopmanEstimator(BaseEstimator):
         array of shape (steps, d) for one series, a list of these, or a frame whose index goes on from that of X
         """
         ahead = self._ahead(steps, times)
-        plain = (
-            np.asarray(initial) if isinstance(initial, list | tuple | np.ndarray) and np.ndim(initial) == 1 else None
-        )
-        found, lifted = self._open(initial if plain is None else plain[None], series, time, last=True)
+        found, lifted = self._open(_as_rows(initial), series, time, last=True)
         functions = (lifted.values @ self._weights)[lifted.ends()]
         later = self._evolve(functions[:, None], ahead[:, None] / self.step_)
         states = self._decode(later.reshape(-1, later.shape[2])).reshape(len(functions), len(ahead), -1)
@@ -376,7 +373,7 @@ class EDMD(KoopmanEstimator):
     [1.0, 0.9, 0.81]
     """
 
-    dictionary: Transformer | str | None = None
+    dictionary: DictionaryTransformer | str | None = None
     rank: int | None = None
     regularisation: float = 0.0
     stable: bool = False
@@ -388,7 +385,7 @@ class EDMD(KoopmanEstimator):
 # -- the dictionary ------------------------------------------------------------------------
 
 
-def _dictionary_of(given: object, rows: int) -> Transformer:
+def _dictionary_of(given: object, rows: int) -> DictionaryTransformer:
     """Return an unfitted dictionary."""
     if isinstance(given, str):
         parameters.one_of("dictionary", given, ("identity",))
@@ -425,7 +422,7 @@ def _lift(dictionary: object, found: Series, *, fit: bool) -> Series:
         if isinstance(part, Delays):
             found = part.fit_series(found) if fit else part.transform_series(found)
             continue
-        step: Transformer = part  # type: ignore[assignment]
+        step: DictionaryTransformer = part  # type: ignore[assignment]
         values = _as_array(step.fit_transform(found.values) if fit else step.transform(found.values))
         if len(values) != len(found.values):
             raise ValueError(
@@ -439,6 +436,13 @@ def _lift(dictionary: object, found: Series, *, fit: bool) -> Series:
 def _as_array(values: object) -> Array:
     dense = values.toarray() if issparse(values) else values  # type: ignore[attr-defined]
     return np.asarray(inputs.read_rows(dense, "the result of the dictionary"), dtype=float)
+
+
+def _as_rows(initial: Data) -> Data:
+    """Return a single state as a series of one row, and anything else as it is."""
+    if isinstance(initial, list | tuple):
+        return [list(initial)] if all(np.ndim(entry) == 0 for entry in initial) else initial
+    return initial[None] if isinstance(initial, np.ndarray) and initial.ndim == 1 else initial
 
 
 def _states_of(found: Series, lifted: Series) -> Array:

@@ -100,9 +100,9 @@ class Series:
         of_it = np.flatnonzero(np.repeat(self.owners, np.diff(self.starts)) == which)
         first, last = (self.stamps[self.rows[row]] for row in of_it[[0, -1]])
         raise ValueError(
-            f"{self.named(which)} has {longest[which]} row{'s' * int(longest[which] != 1)} in its longest stretch without "
-            f"a gap ({len(of_it)} in all, from time {_shown(first)} to {_shown(last)}, one step is {self.step:g}), and "
-            f"{why} needs {least}. Leave this series out, or fill in its missing times."
+            f"{self.named(which)} has {longest[which]} row{'s' * int(longest[which] != 1)} in its longest stretch "
+            f"without a gap ({len(of_it)} in all, from time {_shown(first)} to {_shown(last)}, one step is {self.step:g}), "
+            f"and {why} needs {least}. Leave this series out, or fill in its missing times."
         )
 
     def require_ends(self, least: int, why: str) -> None:
