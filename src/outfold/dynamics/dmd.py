@@ -488,7 +488,7 @@ def decompose(
         lifted=(back * S) @ (Vt * scale),
         modes=modes,
         residuals=np.sqrt(np.mean(np.abs(errors) ** 2, axis=0)),
-        spurious=_exceed(errors, U * S),
+        spurious=_flag_spurious(errors, U * S),
     )
 
 
@@ -531,7 +531,7 @@ def _phases(functions: Array, states: Array) -> Array:
     return np.where(score == 0, 1.0, score / np.where(score == 0, 1.0, np.abs(score)))
 
 
-def _exceed(errors: Array, points: Array) -> Array:
+def _flag_spurious(errors: Array, points: Array) -> Array:
     """Return which eigenpairs have an error beyond ``SPURIOUS_FROM`` that neighbouring states share, (k,)."""
     n = len(points)
     if n < 3:

@@ -23,6 +23,26 @@ SeriesData: TypeAlias = Array | list[Array] | Shaped  # an array, a list of arra
 OFF_GRID = 1e-3  # of a step: times further from a whole number of steps are irregular
 
 
+class Entries(Protocol):
+    """One entry for each row: an array, or an index of pandas."""
+
+    @property
+    def dtype(self) -> object: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int, /) -> object: ...
+
+    def __add__(self, ahead: Array, /) -> Entries: ...
+
+    def take(self, rows: Array, /) -> Entries: ...
+
+    def tolist(self) -> list[Any]: ...
+
+
 class Form(Protocol):
     """How the caller passed the rows, and so how results are returned."""
 
@@ -49,7 +69,7 @@ class Series:
     owners: Array  # (stretches,): the series of each stretch
     labels: list[object]  # the name of each series
     times: Array  # (n,); of dates, seconds since the first
-    stamps: Any  # (n,), in the order of the caller's rows: the times as the caller wrote them
+    stamps: Entries  # (n,), in the order of the caller's rows: the times as the caller wrote them
     rows: Array  # (n,): the caller's number of each row
     step: float  # between two rows of a stretch
     table: Any  # the features as the caller passed them, for the check of number and names
@@ -99,10 +119,11 @@ class Series:
         which = int((longest < least).argmax())
         of_it = np.flatnonzero(np.repeat(self.owners, np.diff(self.starts)) == which)
         first, last = (self.stamps[self.rows[row]] for row in of_it[[0, -1]])
+        rows = f"{longest[which]} row{'s' * int(longest[which] != 1)}"
         raise ValueError(
-            f"{self.named(which)} has {longest[which]} row{'s' * int(longest[which] != 1)} in its longest stretch "
-            f"without a gap ({len(of_it)} in all, from time {_shown(first)} to {_shown(last)}, one step is {self.step:g}), "
-            f"and {why} needs {least}. Leave this series out, or fill in its missing times."
+            f"{self.title(which)} has {rows} in its longest stretch without a gap ({len(of_it)} in all, from "
+            f"time {_show(first)} to {_show(last)}, one step is {self.step:g}), and {why} needs {least}. Leave this series "
+            "out, or fill in its missing times."
         )
 
     def require_ends(self, least: int, why: str) -> None:
@@ -111,13 +132,13 @@ class Series:
             length = int(last - self.starts[np.searchsorted(self.starts, last, side="right") - 1]) + 1
             if length < least:
                 raise ValueError(
-                    f"{self.named(which)} ends, at time {_shown(self.stamps[self.rows[last]])}, with {length} "
+                    f"{self.title(which)} ends, at time {_show(self.stamps[self.rows[last]])}, with {length} "
                     f"row{'s' * (length != 1)} after its last gap, and {why} needs {least}. Pass a longer history."
                 )
 
-    def named(self, which: int) -> str:
+    def title(self, which: int) -> str:
         """Return what messages call a series."""
-        return f"Series {_shown(self.labels[which])}"
+        return f"Series {_show(self.labels[which])}"
 
     def restore(self, names: list[str]) -> SeriesData:
         """Return the values in the form of the caller's input."""
@@ -162,8 +183,8 @@ class FrameForm:
 
     frame: Any
     keys: dict[str, str]  # "series" and "time" -> the column
-    stamps: Any
-    labels: Any
+    stamps: Entries
+    labels: Entries | None
 
     @property
     def single_table(self) -> bool:
@@ -191,7 +212,7 @@ class FrameForm:
         if index is None or kept:
             return self._build({**kept, **columns})
         if getattr(index, "nlevels", 1) == 1:
-            return self._build(columns, index=times.rename(index.name) if hasattr(times, "rename") else times)
+            return self._build(columns, index=times)
         return self._build(columns, index=type(index).from_arrays([labels, times], names=index.names))
 
     def _build(self, columns: dict[str, Any], **more: object) -> Shaped:
@@ -199,7 +220,7 @@ class FrameForm:
         return frame
 
 
-def _later(stamps: Any, rows: Array, ahead: Array) -> Any:  # noqa: ANN401  # an array, or an index of pandas
+def _later(stamps: Entries, rows: Array, ahead: Array) -> Entries:
     """Return the stamps of some rows plus times ahead, in the type of the stamps."""
     start = stamps.take(rows)
     kind = getattr(start.dtype, "kind", "M")
@@ -294,8 +315,9 @@ def _list_parts(parts: list[Any], series: Column, time: Column) -> tuple[Array, 
     return np.concatenate(values), np.repeat(np.arange(len(parts)), lengths), None, ListForm(lengths)
 
 
-def _frame_parts(X: Any, series: Column, time: Column) -> tuple[Any, Any, Any, Form]:  # noqa: ANN401  # a frame
-    columns = list(X.columns)
+def _frame_parts(X: Data, series: Column, time: Column) -> tuple[Any, Any, Any, Form]:
+    frame: Any = X
+    columns = list(frame.columns)
     keys: dict[str, str] = {}
     for word, given in (("series", series), ("time", time)):
         if isinstance(given, str):
@@ -304,19 +326,19 @@ def _frame_parts(X: Any, series: Column, time: Column) -> tuple[Any, Any, Any, F
                     f"{word}={given!r} is not a column of X, whose columns are {', '.join(map(repr, columns[:5]))}."
                 )
             keys[word] = given
-    table = X[[column for column in columns if column not in keys.values()]] if keys else X
+    table = frame[[column for column in columns if column not in keys.values()]] if keys else frame
     labels, stamps = _index_parts(X) if series is None and time is None else (None, None)
     if series is not None:
-        labels = X[series].to_numpy() if "series" in keys else np.asarray(series)
+        labels = frame[series].to_numpy() if "series" in keys else np.asarray(series)
     if time is not None:
-        stamps = X[time].to_numpy() if "time" in keys else np.asarray(time)
-    counted = np.arange(len(X)) if stamps is None else stamps
-    return table, labels, stamps, FrameForm(X, keys, counted, labels)
+        stamps = frame[time].to_numpy() if "time" in keys else np.asarray(time)
+    counted = np.arange(len(frame)) if stamps is None else stamps
+    return table, labels, stamps, FrameForm(frame, keys, counted, labels)
 
 
-def _index_parts(X: Any) -> tuple[Any, Any]:  # noqa: ANN401  # a frame
+def _index_parts(X: Data) -> tuple[Any, Any]:
     """Return the labels and times in the index of a frame of pandas; polars has no index."""
-    index = getattr(X, "index", None)
+    index: Any = getattr(X, "index", None)
     if index is None:
         return None, None
     levels = getattr(index, "nlevels", 1)
@@ -328,19 +350,19 @@ def _index_parts(X: Any) -> tuple[Any, Any]:  # noqa: ANN401  # a frame
     labels, stamps = (index.get_level_values(0), index.get_level_values(1)) if levels == 2 else (None, index)
     if getattr(stamps.dtype, "kind", "O") not in "iufmM":
         raise ValueError(
-            f"The {'second level of the ' * (levels == 2)}index of X holds {_shown(stamps[0])}, and is the time: "
+            f"The {'second level of the ' * (levels == 2)}index of X holds {_show(stamps[0])}, and is the time: "
             "numbers or dates. Pass X.reset_index(drop=True) for one series with a step of 1, or set the index to "
             "(series, time)."
         )
     return labels, stamps
 
 
-def _number_labels(labels: Any, n: int) -> tuple[Array, list[object]]:  # noqa: ANN401  # an array or an index
+def _number_labels(labels: Entries | None, n: int) -> tuple[Array, list[object]]:
     """Return the number of the series of each row, and the name of each series, in the order of appearance."""
     if labels is None:
         return np.zeros(n, dtype=int), [0]
-    if np.ndim(labels) != 1 or len(labels) != n:
-        raise ValueError(f"series has shape {np.shape(labels)}, and needs one label for each of {n} rows.")
+    if labels.shape != (n,):
+        raise ValueError(f"series has shape {labels.shape}, and needs one label for each of {n} rows.")
     numbers: dict[Hashable, int] = {}
     codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()], dtype=int)
     for label, number in numbers.items():
@@ -358,7 +380,7 @@ def _count_rows(codes: Array) -> Array:
     return counts
 
 
-def _seconds(stamps: Any, n: int) -> Array:  # noqa: ANN401  # an array or an index
+def _seconds(stamps: Entries, n: int) -> Array:
     """Return times as numbers: dates and durations as seconds since the first of them."""
     kind = getattr(getattr(stamps, "dtype", None), "kind", "O")
     if kind not in "mM":
@@ -376,7 +398,7 @@ def _refuse_missing(
     values: Array,
     codes: Array,
     labels: list[object],
-    stamps: Any,  # noqa: ANN401
+    stamps: Entries,
     names: list[object] | None,
 ) -> None:
     """Refuse NaN and infinity; the message names series and time."""
@@ -387,7 +409,7 @@ def _refuse_missing(
     what = "NaN" if np.isnan(values[row, column]) else "infinity"
     where = f"column {column}" if names is None else f"column {names[column]!r}"
     raise ValueError(
-        f"Series {_shown(labels[codes[row]])} has {what} at time {_shown(stamps[row])}, {where} (input X contains "
+        f"Series {_show(labels[codes[row]])} has {what} at time {_show(stamps[row])}, {where} (input X contains "
         f"{what} or other values that are not finite in {len(np.unique(bad[:, 0]))} of {len(values)} rows). Drop these "
         "rows, which leaves a gap, or fill them in."
     )
@@ -398,7 +420,7 @@ def _cut(
     times: Array,
     rows: Array,
     labels: list[object],
-    stamps: Any,  # noqa: ANN401
+    stamps: Entries,
     step: float | None,
 ) -> tuple[Array, float]:
     """Return where stretches start, and the step. Rows are in the order of series and time."""
@@ -414,10 +436,10 @@ def _cut(
     wrong = np.flatnonzero(same & ((np.abs(change / step - counts) > OFF_GRID) | (counts < 1)))
     if len(wrong):
         at = int(wrong[0])
-        earlier, later = (_shown(stamps[rows[at + more]]) for more in (0, 1))
+        earlier, later = (_show(stamps[rows[at + more]]) for more in (0, 1))
         of_what = "the step of the fit" if known else "the smallest step of all series"
         raise ValueError(
-            f"Series {_shown(labels[codes[at]])} has irregular times: {later} is {change[at] / step:.4g} steps after "
+            f"Series {_show(labels[codes[at]])} has irregular times: {later} is {change[at] / step:.4g} steps after "
             f"{earlier}, and one step is {step:g}, {of_what}. Interpolate the series at regular times; missing times "
             "are allowed, times between steps are not."
         )
@@ -433,9 +455,9 @@ def _smallest_step(changes: Array) -> float:
     return float(changes[changes <= smallest * (1 + OFF_GRID)].mean())
 
 
-def _order_sentence(at: int, change: Array, codes: Array, rows: Array, labels: list[object], stamps: Any) -> str:  # noqa: ANN401
-    earlier, later = (_shown(stamps[rows[at + more]]) for more in (0, 1))
-    label = _shown(labels[codes[at]])
+def _order_sentence(at: int, change: Array, codes: Array, rows: Array, labels: list[object], stamps: Entries) -> str:
+    earlier, later = (_show(stamps[rows[at + more]]) for more in (0, 1))
+    label = _show(labels[codes[at]])
     if change[at] == 0:
         return (
             f"Series {label} has time {earlier} twice, in rows {rows[at]} and {rows[at + 1]} of X. Drop one of them, "
@@ -447,7 +469,7 @@ def _order_sentence(at: int, change: Array, codes: Array, rows: Array, labels: l
     )
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     """Return a label or a time for a message."""
     plain = value.item() if isinstance(value, np.number | np.str_) else value
     return f"{plain:.10g}" if isinstance(plain, float) else repr(plain) if isinstance(plain, str) else str(plain)
