@@ -6,6 +6,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_checks
 
 from outfold import DiffusionMaps
 from outfold.dynamics import Delays
@@ -85,7 +86,7 @@ def test_a_pipeline_takes_frames():
 
 def test_wrong_input_is_refused():
     X = np.arange(8.0).reshape(4, 2)
-    with pytest.raises(ValueError, match=r"Series 0 has 4 rows .* and Delays\(2, step=2\) needs 5"):
+    with pytest.raises(ValueError, match=r"Series 0 has 4 samples .* and Delays\(2, step=2\) needs 5"):
         Delays(2, 2).fit(X)
     with pytest.raises(ValueError, match="n_delays=-1 must be a whole number >= 0"):
         Delays(-1).fit(X)
@@ -95,3 +96,20 @@ def test_wrong_input_is_refused():
         Delays(1).fit(X).transform(np.ones((4, 3)))
     with pytest.raises(ValueError, match="X has 2 columns, and 2 features with 1 delays have 4"):
         Delays(1).fit(X).inverse_transform(X)
+
+
+EXCUSED = dict.fromkeys(
+    (
+        "check_transformer_data_not_an_array",
+        "check_transformer_general",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+    ),
+    "rows without earlier ones are dropped, and the order of rows is that of time",
+)
+
+
+def test_scikit_learn_agrees():
+    results = estimator_checks.check_estimator(Delays(), on_fail=None, on_skip=None, expected_failed_checks=EXCUSED)
+    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+    assert not failed

@@ -7,6 +7,7 @@ from scipy.signal import lfilter
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
+from sklearn.utils import estimator_checks
 
 from outfold import DiffusionMaps
 from outfold.dynamics import DMD, EDMD, Delays
@@ -284,7 +285,7 @@ REFUSED = {
     "zeros": (DMD(), np.zeros((4, 2)), ValueError, "All rows are 0, so nothing evolves"),
     "name": (EDMD("poly"), LINEAR, ValueError, "dictionary='poly' is not known. Valid: 'identity'"),
     "class": (EDMD(PolynomialFeatures), LINEAR, TypeError, r"must be a transformer, such as PolynomialFeatures\(\)"),
-    "delays": (EDMD(Delays(3)), LINEAR, ValueError, "Series 1 has 1 row .* after the delays of EDMD needs 2"),
+    "delays": (EDMD(Delays(3)), LINEAR, ValueError, "Series 1 has 1 sample .* after the delays of EDMD needs 2"),
 }  # fmt: skip
 
 
@@ -296,11 +297,48 @@ def test_wrong_parameters_are_refused(model, X, error, sentence):
 
 def test_wrong_calls_are_refused():
     model = DMD().fit(LINEAR)
-    with pytest.raises(ValueError, match="needs one of steps= .* and times="):
-        model.predict(STARTS[0])
+    with pytest.raises(ValueError, match="takes steps= .* or times= .*, not both"):
+        model.predict(STARTS[0], steps=1, times=[1.0])
     with pytest.raises(ValueError, match="steps=0 must be a whole number >= 1"):
         model.predict(STARTS[0], steps=0)
     with pytest.raises(ValueError, match="X has 2 features, but DMD is expecting 3"):
         model.transform(np.ones((2, 2)))
     with pytest.raises(ValueError, match=r"X has shape \(2, 2\), and each row needs the values of 3"):
         model.inverse_transform(np.ones((2, 2)))
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was():
+    model = DMD().fit(LINEAR)
+    with pytest.raises(ValueError, match="All rows are 0"):
+        model.fit(np.zeros((4, 2)))
+    np.testing.assert_allclose(model.predict(STARTS[0]), LINEAR[0][1:2], rtol=0, atol=1e-10)
+
+
+@linear_models
+@pytest.mark.parametrize("unit", [1e-150, 1e150, 1e300])
+def test_the_unit_of_states_does_not_change_the_spectrum(model, unit):
+    found = clone(model).fit([part * unit for part in LINEAR])
+    np.testing.assert_allclose(found.eigenvalues_, SPECTRUM, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found.predict(STARTS[0] * unit, steps=2) / unit, LINEAR[0][1:3], rtol=0, atol=1e-10)
+    assert not found.spurious_.any()
+
+
+def test_what_a_model_returned_does_not_change_it():
+    model = DMD().fit(LINEAR)
+    with pytest.raises(ValueError, match="read-only"):
+        model.eigenvalues_[0] = 0
+
+
+EXCUSED = {
+    "check_methods_sample_order_invariance": "predict continues a series: rows in another order are another series",
+    "check_methods_subset_invariance": "predict returns one row for each step, not for each row",
+    "check_fit2d_predict1d": "one state is a vector",
+}
+
+
+@pytest.mark.parametrize("model", [DMD(), EDMD("identity"), EDMD()], ids=repr)
+@pytest.mark.filterwarnings("ignore")  # graphs of the two clusters of these checks have two components
+def test_scikit_learn_agrees(model):
+    results = estimator_checks.check_estimator(model, on_fail=None, on_skip=None, expected_failed_checks=EXCUSED)
+    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+    assert not failed

@@ -117,9 +117,9 @@ REFUSED = {
     "unsorted": (late(), {}, "Series 'a' goes back in time: 3.1, in row 2 of X, comes after 3.2. Sort the rows"),
     "repeated": (FRAME.iloc[[0, 1, 1, 2]], {}, "Series 'a' has time 3.1 twice, in rows 1 and 2 of X. Drop one"),
     "irregular": (ROWS[:4], {"time": [0, 1, 2.3, 4.3]}, "Series 0 has irregular times: 2.3 is 1.3 steps after 1, and"),
-    "one sample": ([*PARTS, ROWS[:1]], {}, "Series 3 has 1 row in its longest stretch .* for DMD needs 2. Leave this"),
-    "alone": (ROWS[:5], {"time": [0, 1, 5, 7, 9], "series": [0, 0, 1, 1, 1]}, "Series 1 has 1 row .*from time 5"),
-    "missing": (FRAME.assign(y=FRAME.y.where(FRAME.y != ROWS[6, 1])), {}, "Series 'b' has NaN at time 3.1, column 'y'"),
+    "one sample": ([*PARTS, ROWS[:1]], {}, "Series 3 has 1 sample in its longest stretch .* for DMD needs 2. Leave this"),
+    "alone": (ROWS[:5], {"time": [0, 1, 5, 7, 9], "series": [0, 0, 1, 1, 1]}, "Series 1 has 1 sample .*from time 5"),
+    "missing": (FRAME.assign(y=FRAME.y.where(FRAME.y != ROWS[6, 1])), {}, "'b' has NaN at time 3.1, column 'y'"),
     "infinite": (infinite(), {"series": LABELS}, "Series 'b' has infinity at time 1, column 1"),
     "no label": (ROWS[:3], {"series": [0, None, 0]}, "Row 1 of X belongs to no series"),
     "labels": (ROWS, {"series": [0, 1]}, "series has shape .2,., and needs one label for each of 15 rows"),
@@ -153,3 +153,26 @@ def test_new_series_have_the_step_of_the_fit():
     assert model.transform(FRAME.loc[["a"]].iloc[[0, 1, 3, 4]]).index.get_level_values("t").tolist() == [3.1, 3.4]
     with pytest.raises(ValueError, match="3.05 is 0.5 steps after 3, and one step is 0.1, the step of the fit"):
         model.transform(ROWS[:3], time=[3, 3.05, 3.1])
+
+
+def test_a_label_beside_dates_in_the_index_is_enough():
+    dates = pd.date_range("2024-01-01", periods=7, freq="D")
+    frame = pd.DataFrame(ROWS, columns=["x", "y"], index=dates[:5].append([dates[:3], dates])).assign(who=LABELS)
+    found = read_series(frame, "who")
+    assert (found.step, found.starts.tolist()) == (86400, [0, 5, 8, 15])
+    later = DMD().fit(frame, series="who").predict(frame, series="who")
+    assert later.index.tolist() == [dates[5], dates[3], dates[6] + pd.Timedelta("1D")]
+    assert later["who"].tolist() == ["a", "b", "c"]
+    numbered = frame.reset_index(drop=True)  # row numbers of several series are no times
+    assert read_series(numbered, "who").step == 1
+    later = DMD().fit(numbered, series="who").predict(numbered, series="who")
+    assert list(later.columns) == ["who", "x", "y"]
+
+
+def test_time_zones_of_columns_and_clock_changes():
+    days = pd.date_range("2024-03-29", periods=7, freq="24h", tz="Europe/Paris")  # clocks change on the 31st
+    frame = pd.DataFrame(PARTS[2], columns=["x", "y"]).assign(day=days)
+    later = DMD().fit(frame, time="day").predict(frame, time="day")
+    assert later["day"][0] == days[-1] + pd.Timedelta("24h")
+    with pytest.raises(ValueError, match="has irregular times: 2024-04-01 01:00:00 is 1.042 steps"):
+        DMD().fit(frame.assign(day=days.tz_localize(None)), time="day")

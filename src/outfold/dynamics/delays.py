@@ -8,7 +8,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
@@ -17,7 +16,7 @@ from .._runtime.typing import Array, Data
 from ..data import inputs
 from ..methods import parameters
 from ..methods.base import validate_rows
-from .series import Column, Series, SeriesData, read_series
+from .series import Column, Series, SeriesData, read_series, return_features
 
 
 @dataclass(eq=False, repr=False)
@@ -86,13 +85,7 @@ class Delays(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         found = self.transform_series(read_series(X, series, time, step=self.sample_step_))
-        container = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
-        if container != "default" and not found.form.single_table:
-            raise ValueError(
-                f"set_output(transform={container!r}) makes one frame of features. A list comes back as a list, and a "
-                "frame with columns of series and time as such a frame: call set_output(transform='default')."
-            )
-        return found.restore(self.get_feature_names_out().tolist())
+        return return_features(self, found)
 
     def mask(self, X: Data, *, series: Column = None, time: Column = None) -> Array:
         """Return True for each row of X that has all its delays, (n,)."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import Tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from .. import neighbors
@@ -25,11 +27,12 @@ from ..distances import Metric
 from ..methods import DiffusionMaps, parameters
 from ..methods.base import validate_rows
 from .delays import Delays
-from .series import Column, Series, SeriesData, read_series
+from .series import Column, Series, SeriesData, read_series, return_features
 
 SPURIOUS_FROM = 0.1  # of the size of an eigenfunction: an error of K phi = lambda phi beyond it makes a pair spurious
 COMPARED_PAIRS_UP_TO = 2000  # pairs of states whose nearest pair is searched
 DECODED_ROWS_UP_TO = 500  # rows on which the inverse transform of the dictionary and the modes are compared
+ROUNDING = 1e-12  # of the squares of states: smaller differences of errors decide nothing
 MAPS_UP_TO = 10  # coordinates of the default dictionary
 
 
@@ -57,7 +60,7 @@ class Decomposition:
     spurious: Array  # (k,)
 
 
-class KoopmanEstimator(BaseEstimator):
+class KoopmanEstimator(TransformerMixin, BaseEstimator):
     """What DMD and EDMD share: eigenfunctions of the evolution, forecasts, and the way back to states."""
 
     rank: int | None
@@ -80,6 +83,13 @@ class KoopmanEstimator(BaseEstimator):
         series, time : array with an entry for each row, or name of a column, optional
             The series of each row, and its time.
         """
+        fitted = copy.copy(self)
+        fitted._fit(X, series, time)
+        freeze(fitted)
+        self.__dict__ = fitted.__dict__  # a fit that fails leaves self as it was
+        return self
+
+    def _fit(self, X: Data, series: Column, time: Column) -> None:
         given, stable = self._settings()
         rank = None if self.rank is None else parameters.count("rank", self.rank)
         ridge = parameters.number("regularisation", self.regularisation, low=0.0)
@@ -92,8 +102,6 @@ class KoopmanEstimator(BaseEstimator):
         states = _states_of(found, lifted)
         self._adopt(decompose(lifted, states, rank=rank, ridge=ridge, exact=self._exact, stable=stable), found.step)
         self.decoder_ = "modes" if self._exact else self._choose_decoder(lifted.values, states)
-        freeze(self)
-        return self
 
     def _adopt(self, found: Decomposition, step: float) -> None:
         self.step_ = step
@@ -114,11 +122,15 @@ class KoopmanEstimator(BaseEstimator):
         back = _as_array(self.dictionary_.inverse_transform((functions @ self._lifted).real))
         if back.shape != states[sample].shape:  # a FunctionTransformer without inverse_func returns its input
             return "modes"
-        errors = [np.square(found - states[sample]).sum() for found in (back, (functions @ self.modes_).real)]
-        rounding = 1e-12 * np.square(states[sample]).sum()
-        return "dictionary" if errors[0] + rounding < errors[1] else "modes"
+        known = states[sample]
+        errors = [_relative_error(known, found) for found in (back, (functions @ self.modes_).real)]
+        return "dictionary" if errors[0] + ROUNDING < errors[1] else "modes"
 
     # -- eigenfunctions and states ---------------------------------------------------------
+
+    def fit_transform(self, X: Data, y: object = None, *, series: Column = None, time: Column = None) -> SeriesData:
+        """Fit, then ``transform(X)``."""
+        return self.fit(X, series=series, time=time).transform(X, series=series, time=time)
 
     def transform(self, X: Data, *, series: Column = None, time: Column = None) -> SeriesData:
         """Return the eigenfunctions at any states, complex, (n, k), in the form of X.
@@ -131,7 +143,7 @@ class KoopmanEstimator(BaseEstimator):
             As in ``fit``.
         """
         _, lifted = self._open(X, series, time)
-        return lifted.with_values(lifted.values @ self._weights).restore(self.get_feature_names_out().tolist())
+        return return_features(self, lifted.with_values(lifted.values @ self._weights))
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Return the states of values of the eigenfunctions, (n, d).
@@ -181,7 +193,7 @@ class KoopmanEstimator(BaseEstimator):
         initial : one state (d,), or series as in ``fit``
             With delays in the dictionary, each series must end with all the rows that they need.
         steps : int, optional
-            How many steps.
+            How many steps; 1 without ``times``.
         times : array, optional
             Instead of steps: how long after the last row, in the unit of time of the fit (seconds for dates).
         series, time :
@@ -229,8 +241,9 @@ class KoopmanEstimator(BaseEstimator):
         functions = lifted.values[before] @ self._weights
         predicted = self._decode(self._evolve(functions, np.ones((1, 1))))
         states = _states_of(found, lifted)[after]
-        variance = np.square(states - states.mean(axis=0)).sum()
-        error = np.square(states - predicted).sum()
+        largest = np.abs(states).max() or 1.0  # squares of large values do not overflow
+        variance = np.square((states - states.mean(axis=0)) / largest).sum()
+        error = np.square((states - predicted) / largest).sum()
         return float(1 - error / variance) if variance > 0 else float(error == 0)
 
     def _evolve(self, functions: Array, powers: Array) -> Array:
@@ -247,10 +260,10 @@ class KoopmanEstimator(BaseEstimator):
 
     def _ahead(self, steps: int | None, times: ArrayLike | None) -> Array:
         check_is_fitted(self)
-        if (steps is None) == (times is None):
-            raise ValueError("predict needs one of steps= (how many) and times= (how long after the last row).")
-        if steps is not None:
-            return np.arange(1, parameters.count("steps", steps) + 1) * self.step_
+        if steps is not None and times is not None:
+            raise ValueError("predict takes steps= (how many) or times= (how long after the last row), not both.")
+        if times is None:
+            return np.arange(1, parameters.count("steps", 1 if steps is None else steps) + 1) * self.step_
         values = np.atleast_1d(np.asarray(times))
         return inputs.read_column(values, "times", len(values))
 
@@ -267,6 +280,11 @@ class KoopmanEstimator(BaseEstimator):
     def _names(self) -> list[str]:
         names: list[str] = _check_feature_names_in(self).tolist()
         return names
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # eigenfunctions are complex
+        return tags
 
 
 @dataclass(eq=False, repr=False)
@@ -445,6 +463,12 @@ def _as_rows(initial: Data) -> Data:
     return initial[None] if isinstance(initial, np.ndarray) and initial.ndim == 1 else initial
 
 
+def _relative_error(states: Array, found: Array) -> float:
+    """Return the sum of squared errors over that of the states."""
+    largest = np.abs(states).max() or 1.0  # squares of large values do not overflow
+    return float(np.square((found - states) / largest).sum() / (np.square(states / largest).sum() or 1.0))
+
+
 def _states_of(found: Series, lifted: Series) -> Array:
     """Return the states of the rows that the dictionary left."""
     place = np.empty(len(found.rows), dtype=int)
@@ -466,7 +490,8 @@ def decompose(
     psi, later = lifted.values[before], lifted.values[after]
     scale = np.ones(psi.shape[1]) if exact else _mean_sizes(psi)
     U, S, Vt = _singular_values(psi / scale, rank)
-    shrink = S**2 / (S**2 + ridge * S[0] ** 2)
+    shares = S / S[0]
+    shrink = shares**2 / (shares**2 + ridge)
     whiten = Vt.T / S / scale[:, None]  # (p, r): psi whiten = U
     evolution = shrink[:, None] * (U.T @ (later @ whiten))
     eigenvalues, vectors = (part.astype(complex) for part in np.linalg.eig(evolution))
@@ -488,12 +513,15 @@ def decompose(
         lifted=(back * S) @ (Vt * scale),
         modes=modes,
         residuals=np.sqrt(np.mean(np.abs(errors) ** 2, axis=0)),
-        spurious=_flag_spurious(errors, U * S),
+        spurious=_flag_spurious(errors, U * shares),
     )
 
 
 def _mean_sizes(psi: Array) -> Array:
-    sizes = np.sqrt(np.mean(psi**2, axis=0))
+    """Return the root mean square of each column, 1 for a column of zeros; squares of large values do not overflow."""
+    largest = np.abs(psi).max(axis=0)
+    largest[largest == 0] = 1.0
+    sizes = largest * np.sqrt(np.mean((psi / largest) ** 2, axis=0))
     return np.where(sizes > 0, sizes, 1.0)
 
 
@@ -521,6 +549,7 @@ def _order(eigenvalues: Array) -> Array:
 def _phases(functions: Array, states: Array) -> Array:
     """Return the phase of each eigenfunction, a sign if it is real: that of its mean against a generic function."""
     centred = states - states.mean(axis=0)
+    centred = centred / (np.abs(centred).max() or 1.0)
     centred = centred / (np.sqrt(np.mean(centred**2)) or 1.0)
     speeds = 1 + np.modf(np.arange(1, states.shape[1] + 1) * (np.sqrt(5) - 1) / 2)[0]
     probes = [0.5 + np.sin(k * centred @ speeds / np.sqrt(len(speeds)) + 0.5) for k in (1, 2, 3)]

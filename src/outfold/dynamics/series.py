@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
+from sklearn import get_config
 
 from .._runtime.typing import Array, Data, Shaped
 from ..data import inputs
@@ -119,11 +120,11 @@ class Series:
         which = int((longest < least).argmax())
         of_it = np.flatnonzero(np.repeat(self.owners, np.diff(self.starts)) == which)
         first, last = (self.stamps[self.rows[row]] for row in of_it[[0, -1]])
-        rows = f"{longest[which]} row{'s' * int(longest[which] != 1)}"
+        samples = f"{longest[which]} sample{'s' * int(longest[which] != 1)}"
         raise ValueError(
-            f"{self.title(which)} has {rows} in its longest stretch without a gap ({len(of_it)} in all, from "
-            f"time {_show(first)} to {_show(last)}, one step is {self.step:g}), and {why} needs {least}. Leave this series "
-            "out, or fill in its missing times."
+            f"{self.title(which)} has {samples} in its longest stretch without a gap ({len(of_it)} in all, from "
+            f"time {_show(first)} to {_show(last)}, one step is {self.step:g}), and {why} needs {least}. Leave this "
+            "series out, or fill in its missing times."
         )
 
     def require_ends(self, least: int, why: str) -> None:
@@ -143,6 +144,23 @@ class Series:
     def restore(self, names: list[str]) -> SeriesData:
         """Return the values in the form of the caller's input."""
         return self.form.restore(self.values, self.rows, names)
+
+
+class FeatureMaker(Protocol):
+    """A transformer of scikit-learn."""
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> Array: ...
+
+
+def return_features(estimator: FeatureMaker, found: Series) -> SeriesData:
+    """Return features of an estimator in the form of its input, where ``set_output`` can take that form."""
+    container = getattr(estimator, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
+    if container != "default" and not found.form.single_table:
+        raise ValueError(
+            f"set_output(transform={container!r}) makes one frame of features. A list comes back as a list, and a "
+            "frame with columns of series and time as such a frame: call set_output(transform='default')."
+        )
+    return found.restore(estimator.get_feature_names_out().tolist())
 
 
 # -- forms ---------------------------------------------------------------------------------
@@ -183,7 +201,7 @@ class FrameForm:
 
     frame: Any
     keys: dict[str, str]  # "series" and "time" -> the column
-    stamps: Entries
+    stamps: Entries | None
     labels: Entries | None
 
     @property
@@ -203,17 +221,19 @@ class FrameForm:
     def extend(self, values: Array, last: Array, ahead: Array, names: list[str]) -> SeriesData:
         """Return a frame with the index, or the columns, of series and time continued."""
         taken = np.repeat(last, len(ahead))
-        times = _later(self.stamps, taken, np.tile(ahead, len(last)))
+        times = None if self.stamps is None else _later(self.stamps, taken, np.tile(ahead, len(last)))
         labels = None if self.labels is None else self.labels.take(taken)
-        columns = dict(zip(names, values.reshape(-1, values.shape[2]).T))
-        keyed = {"series": labels, "time": times}
-        kept = {self.keys[word]: keyed[word] for word in ("series", "time") if word in self.keys}
+        columns: dict[str, Any] = dict(zip(names, values.reshape(-1, values.shape[2]).T))
+        if "time" in self.keys:
+            columns = {self.keys["time"]: times, **columns}
+        if "series" in self.keys:
+            columns = {self.keys["series"]: labels, **columns}
         index: Any = getattr(self.frame, "index", None)
-        if index is None or kept:
-            return self._build({**kept, **columns})
-        if getattr(index, "nlevels", 1) == 1:
-            return self._build(columns, index=times)
-        return self._build(columns, index=type(index).from_arrays([labels, times], names=index.names))
+        if index is None or times is None or "time" in self.keys:
+            return self._build(columns)
+        if getattr(index, "nlevels", 1) == 2:
+            times = type(index).from_arrays([labels, times], names=index.names)
+        return self._build(columns, index=times)
 
     def _build(self, columns: dict[str, Any], **more: object) -> Shaped:
         frame: Shaped = type(self.frame)(columns, **more)
@@ -327,28 +347,37 @@ def _frame_parts(X: Data, series: Column, time: Column) -> tuple[Any, Any, Any, 
                 )
             keys[word] = given
     table = frame[[column for column in columns if column not in keys.values()]] if keys else frame
-    labels, stamps = _index_parts(X) if series is None and time is None else (None, None)
+    labels, stamps = _index_parts(frame, series, time)
     if series is not None:
-        labels = frame[series].to_numpy() if "series" in keys else np.asarray(series)
+        labels = _column_of(frame, keys["series"]) if "series" in keys else np.asarray(series)
     if time is not None:
-        stamps = frame[time].to_numpy() if "time" in keys else np.asarray(time)
-    counted = np.arange(len(frame)) if stamps is None else stamps
-    return table, labels, stamps, FrameForm(frame, keys, counted, labels)
+        stamps = _column_of(frame, keys["time"]) if "time" in keys else np.asarray(time)
+    return table, labels, stamps, FrameForm(frame, keys, stamps, labels)
 
 
-def _index_parts(X: Data) -> tuple[Any, Any]:
-    """Return the labels and times in the index of a frame of pandas; polars has no index."""
-    index: Any = getattr(X, "index", None)
-    if index is None:
-        return None, None
+def _column_of(frame: object, name: str) -> Entries:
+    """Return a column as an index of pandas, which keeps time zones, or as an array."""
+    table: Any = frame
+    column: Entries = table.set_index(name).index if hasattr(table, "index") else table[name].to_numpy()
+    return column
+
+
+def _index_parts(frame: object, series: Column, time: Column) -> tuple[Entries | None, Entries | None]:
+    """Return the labels and times in the index of a frame of pandas, without those that are passed."""
+    index: Any = getattr(frame, "index", None)  # polars has none
     levels = getattr(index, "nlevels", 1)
+    if index is None or len(index) == 0 or (series is not None and time is not None):
+        return None, None
     if levels > 2:
         raise ValueError(
             f"The index of X has {levels} levels, {', '.join(map(repr, index.names))}, and needs two: series and time. "
             "Join the others into one label, or pass series= and time=."
         )
     labels, stamps = (index.get_level_values(0), index.get_level_values(1)) if levels == 2 else (None, index)
-    if getattr(stamps.dtype, "kind", "O") not in "iufmM":
+    kind = getattr(stamps.dtype, "kind", "O")
+    if time is not None or (series is not None and levels == 1 and kind not in "mM"):
+        return labels, None  # row numbers of several series are no times
+    if kind not in "iufmM":
         raise ValueError(
             f"The {'second level of the ' * (levels == 2)}index of X holds {_show(stamps[0])}, and is the time: "
             "numbers or dates. Pass X.reset_index(drop=True) for one series with a step of 1, or set the index to "
