@@ -254,6 +254,9 @@ def test_the_inverse_of_the_dictionary_is_used_where_it_is_closer():
     np.testing.assert_allclose(model.predict(curve[:1], steps=10), curve[1:11], atol=0.1)  # of modes: cos(3 angle) / 4
     scaled = EDMD(make_pipeline(StandardScaler())).fit([part + 5 for part in LINEAR])
     assert scaled.decoder_ == "dictionary"  # the modes have no constant, the scaler has
+    doubled = EDMD(FunctionTransformer(lambda X: 2 * X)).fit(LINEAR)  # its inverse_transform returns its input
+    assert doubled.decoder_ == "modes"
+    np.testing.assert_allclose(doubled.predict(STARTS[0]), LINEAR[0][1:2], rtol=0, atol=1e-10)
     log = EDMD(FunctionTransformer(np.log, np.exp)).fit(np.exp(LINEAR[2]))
     assert log.decoder_ == "dictionary"
     np.testing.assert_allclose(log.predict(np.exp(STARTS[2]), steps=14), np.exp(LINEAR[2][1:]), rtol=1e-9)

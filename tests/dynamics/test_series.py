@@ -116,8 +116,8 @@ def infinite():
 REFUSED = {
     "unsorted": (late(), {}, "Series 'a' goes back in time: 3.1, in row 2 of X, comes after 3.2. Sort the rows"),
     "repeated": (FRAME.iloc[[0, 1, 1, 2]], {}, "Series 'a' has time 3.1 twice, in rows 1 and 2 of X. Drop one"),
-    "irregular": (ROWS[:4], {"time": [0, 1, 2.3, 4.3]}, "Series 0 has irregular times: 2.3 is 1.3 steps after 1, and"),
-    "one sample": ([*PARTS, ROWS[:1]], {}, "Series 3 has 1 sample in its longest stretch .* for DMD needs 2. Leave this"),
+    "irregular": (ROWS[:4], {"time": [0, 1, 2.3, 4.3]}, "0 has irregular times: 2.3 is 1.3 steps after 1, and"),
+    "one sample": ([*PARTS, ROWS[:1]], {}, "Series 3 has 1 sample in its longest .* for DMD needs 2. Leave this"),
     "alone": (ROWS[:5], {"time": [0, 1, 5, 7, 9], "series": [0, 0, 1, 1, 1]}, "Series 1 has 1 sample .*from time 5"),
     "missing": (FRAME.assign(y=FRAME.y.where(FRAME.y != ROWS[6, 1])), {}, "'b' has NaN at time 3.1, column 'y'"),
     "infinite": (infinite(), {"series": LABELS}, "Series 'b' has infinity at time 1, column 1"),

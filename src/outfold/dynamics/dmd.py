@@ -32,7 +32,7 @@ from .series import Column, Series, SeriesData, read_series, return_features
 SPURIOUS_FROM = 0.1  # of the size of an eigenfunction: an error of K phi = lambda phi beyond it makes a pair spurious
 COMPARED_PAIRS_UP_TO = 2000  # pairs of states whose nearest pair is searched
 DECODED_ROWS_UP_TO = 500  # rows on which the inverse transform of the dictionary and the modes are compared
-ROUNDING = 1e-12  # of the squares of states: smaller differences of errors decide nothing
+DECODING_ROUNDING = 1e-12  # of the squares of states: smaller differences of errors decide nothing
 MAPS_UP_TO = 10  # coordinates of the default dictionary
 
 
@@ -124,7 +124,7 @@ class KoopmanEstimator(TransformerMixin, BaseEstimator):
             return "modes"
         known = states[sample]
         errors = [_relative_error(known, found) for found in (back, (functions @ self.modes_).real)]
-        return "dictionary" if errors[0] + ROUNDING < errors[1] else "modes"
+        return "dictionary" if errors[0] + DECODING_ROUNDING < errors[1] else "modes"
 
     # -- eigenfunctions and states ---------------------------------------------------------
 
