@@ -41,7 +41,7 @@ def naive(X, labels, times, delays, step, kappa):
 def test_delays_are_those_of_the_definition(seed, delays, step, kappa):
     X, labels, times = collection(seed)
     X.flags.writeable = False
-    model = Delays(delays, step, kappa).fit(X, series=labels, time=times)
+    model = Delays(delays, step=step, kappa=kappa).fit(X, series=labels, time=times)
     wanted = naive(X, labels, times, delays, step, kappa)
     found = model.transform(X, series=labels, time=times)
     np.testing.assert_allclose(found, [row for row in wanted if row is not None], rtol=1e-15)
@@ -81,13 +81,13 @@ def test_a_pipeline_takes_frames():
     pipeline = make_pipeline(StandardScaler(), Delays(3), DiffusionMaps(2)).set_output(transform="pandas")
     found = pipeline.fit_transform(X)
     assert found.index.equals(X.index[X.index.get_level_values("t") >= 3])
-    assert clone(Delays(3, 2, 0.5)).get_params() == {"n_delays": 3, "step": 2, "kappa": 0.5}
+    assert clone(Delays(3, step=2, kappa=0.5)).get_params() == {"n_delays": 3, "step": 2, "kappa": 0.5}
 
 
 def test_wrong_input_is_refused():
     X = np.arange(8.0).reshape(4, 2)
     with pytest.raises(ValueError, match=r"Series 0 has 4 samples .* and Delays\(2, step=2\) needs 5"):
-        Delays(2, 2).fit(X)
+        Delays(2, step=2).fit(X)
     with pytest.raises(ValueError, match="n_delays=-1 must be a whole number >= 0"):
         Delays(-1).fit(X)
     with pytest.raises(ValueError, match="kappa=-1 must be >= 0"):

@@ -281,6 +281,16 @@ def test_refitting_gives_the_same_bits():
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
+def test_the_default_dictionary_is_small_where_there_are_few_states():
+    """White noise has no future; a dictionary with as many functions as pairs would predict its past."""
+    noise = np.random.default_rng(0).normal(size=(30, 2))
+    model = EDMD().fit(noise)
+    assert len(model.eigenvalues_) == 6  # the constant, three coordinates, the state
+    assert model.score(noise) < 0.5
+    pulse = EDMD().fit(np.repeat([[1.0], [0.0]], 5, axis=0))  # of two states: no coordinates
+    np.testing.assert_allclose(pulse.eigenvalues_, [1.0, 0.8], rtol=0, atol=1e-12)
+
+
 REFUSED = {
     "rank": (DMD(rank=4), LINEAR, ValueError, "rank=4 is more than the rank of the data, 3: 25 pairs of rows"),
     "no rank": (DMD(rank=0), LINEAR, ValueError, "rank=0 must be a whole number >= 1"),
@@ -302,6 +312,8 @@ def test_wrong_calls_are_refused():
     model = DMD().fit(LINEAR)
     with pytest.raises(ValueError, match="takes steps= .* or times= .*, not both"):
         model.predict(STARTS[0], steps=1, times=[1.0])
+    with pytest.raises(ValueError, match="times must be >= 0, after the last row; the smallest is -1"):
+        model.predict(STARTS[0], times=[1.0, -1.0])
     with pytest.raises(ValueError, match="steps=0 must be a whole number >= 1"):
         model.predict(STARTS[0], steps=0)
     with pytest.raises(ValueError, match="X has 2 features, but DMD is expecting 3"):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
@@ -52,6 +52,7 @@ class Delays(TransformerMixin, BaseEstimator):
     """
 
     n_delays: int = 1
+    _: KW_ONLY
     step: int = 1
     kappa: float = 0.0
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Protocol, Self
 
 import numpy as np
@@ -34,6 +34,8 @@ COMPARED_PAIRS_UP_TO = 2000  # pairs of states whose nearest pair is searched
 DECODED_ROWS_UP_TO = 500  # rows on which the inverse transform of the dictionary and the modes are compared
 DECODING_ROUNDING = 1e-12  # of the squares of states: smaller differences of errors decide nothing
 MAPS_UP_TO = 10  # coordinates of the default dictionary
+ROWS_PER_MAP = 10  # distinct states for each of them; fewer fit any future
+LEAST_POINTS = 3  # distinct states of which diffusion maps has a coordinate
 
 
 class DictionaryTransformer(Protocol):
@@ -96,7 +98,7 @@ class KoopmanEstimator(TransformerMixin, BaseEstimator):
         found = read_series(X, series, time)
         validate_rows(self, found.table, reset=True, sparse=False)
         found.require(2, f"a pair of successive rows for {type(self).__name__}")
-        self.dictionary_ = _dictionary_of(given, len(found.values))
+        self.dictionary_ = _dictionary_of(given, found.values)
         lifted = _lift(self.dictionary_, found.with_values(found.values), fit=True)
         lifted.require(2, f"a pair of successive rows after the delays of {type(self).__name__}")
         states = _states_of(found, lifted)
@@ -133,7 +135,7 @@ class KoopmanEstimator(TransformerMixin, BaseEstimator):
         return self.fit(X, series=series, time=time).transform(X, series=series, time=time)
 
     def transform(self, X: Data, *, series: Column = None, time: Column = None) -> SeriesData:
-        """Return the eigenfunctions at any states, complex, (n, k), in the form of X.
+        """Return the eigenfunctions at any states, complex, (n, k), in the form of X; polars stores them as objects.
 
         Parameters
         ----------
@@ -227,7 +229,7 @@ class KoopmanEstimator(TransformerMixin, BaseEstimator):
         return lifted.with_values(self._decode(later)).restore(self._names())
 
     def score(self, X: Data, y: object = None, *, series: Column = None, time: Column = None) -> float:
-        """Return R^2 of predictions one step ahead: 1 - sum |x_t+1 - prediction|^2 / sum |x_t+1 - mean|^2.
+        """Return R^2 one step ahead: ``1 - sum |x_t+1 - prediction|^2 / sum |x_t+1 - mean|^2``.
 
         Parameters
         ----------
@@ -265,7 +267,10 @@ class KoopmanEstimator(TransformerMixin, BaseEstimator):
         if times is None:
             return np.arange(1, parameters.count("steps", 1 if steps is None else steps) + 1) * self.step_
         values = np.atleast_1d(np.asarray(times))
-        return inputs.read_column(values, "times", len(values))
+        ahead = inputs.read_column(values, "times", len(values))
+        if (ahead < 0).any():
+            raise ValueError(f"times must be >= 0, after the last row; the smallest is {ahead.min():g}.")
+        return ahead
 
     def _open(self, X: Data, series: Column, time: Column, *, last: bool = False) -> tuple[Series, Series]:
         """Return checked series, and the dictionary of their rows; with ``last`` of their last rows at least."""
@@ -308,11 +313,11 @@ class DMD(KoopmanEstimator):
     rates_ : complex array of shape (k,)
         log(eigenvalues) / step: growth in the real part, 2 pi frequency in the imaginary part.
     periods_ : array of shape (k,)
-        2 pi / \\|imaginary part of the rate\\|; infinite without oscillation.
+        ``2 pi / |imaginary part of the rate|``; infinite without oscillation.
     modes_ : complex array of shape (k, d)
         x(t) = sum of eigenfunctions times modes.
     residuals_ : array of shape (k,)
-        \\|phi(x_t+1) - lambda phi(x_t)\\| / \\|phi(x_t)\\|, root mean squares over the pairs.
+        ``|phi(x_t+1) - lambda phi(x_t)| / |phi(x_t)|``, root mean squares over the pairs.
     spurious_ : array of bool of shape (k,)
         Pairs that are no eigenpairs of the evolution: see :class:`EDMD`.
     step_ : float
@@ -328,6 +333,7 @@ class DMD(KoopmanEstimator):
     """
 
     rank: int | None = None
+    _: KW_ONLY
     regularisation: float = 0.0
     _exact = True
 
@@ -347,8 +353,9 @@ class EDMD(KoopmanEstimator):
     Parameters
     ----------
     dictionary : transformer or Pipeline, "identity" or None
-        None: a constant, up to ten coordinates of :class:`outfold.DiffusionMaps`, and the state. A pipeline may begin
-        with :class:`Delays`. Add a constant to a dictionary of your own if the states do not vary around 0.
+        None: a constant, coordinates of :class:`outfold.DiffusionMaps` (one for ten states, up to ten), and the state.
+        Steps of a pipeline may be :class:`Delays`. Add a constant to a dictionary of your own if
+        the states do not vary around 0.
     rank : int, optional
         How many singular values of the dictionary on the data count; all that are not rounding if None. The columns
         are first scaled to mean square 1.
@@ -364,12 +371,12 @@ class EDMD(KoopmanEstimator):
     rates_ : complex array of shape (k,)
         log(eigenvalues) / step: growth in the real part, 2 pi frequency in the imaginary part.
     periods_ : array of shape (k,)
-        2 pi / \\|imaginary part of the rate\\|; infinite without oscillation.
+        ``2 pi / |imaginary part of the rate|``; infinite without oscillation.
     modes_ : complex array of shape (k, d)
         x(t) is about the sum of eigenfunctions times modes.
     residuals_ : array of shape (k,)
-        \\|phi(x_t+1) - lambda phi(x_t)\\| / \\|phi(x_t)\\|, root mean squares over the pairs. Noise of the process adds
-        sqrt(1 - \\|lambda\\|^2) at most.
+        ``|phi(x_t+1) - lambda phi(x_t)| / |phi(x_t)|``, root mean squares over the pairs. Noise of the process adds
+        ``sqrt(1 - |lambda|^2)`` at most.
     spurious_ : array of bool of shape (k,)
         True if the error of K phi = lambda phi without noise is above 0.1 by two standard errors. With
         r = phi(x_t+1) - lambda phi(x_t), its square is the mean of r times the conjugate r of the pair whose state is
@@ -392,6 +399,7 @@ class EDMD(KoopmanEstimator):
     """
 
     dictionary: DictionaryTransformer | str | None = None
+    _: KW_ONLY
     rank: int | None = None
     regularisation: float = 0.0
     stable: bool = False
@@ -403,14 +411,17 @@ class EDMD(KoopmanEstimator):
 # -- the dictionary ------------------------------------------------------------------------
 
 
-def _dictionary_of(given: object, rows: int) -> DictionaryTransformer:
+def _dictionary_of(given: object, states: Array) -> DictionaryTransformer:
     """Return an unfitted dictionary."""
     if isinstance(given, str):
         parameters.one_of("dictionary", given, ("identity",))
         return FunctionTransformer()  # type: ignore[no-any-return]
     if given is None:
-        maps = DiffusionMaps(max(1, min(MAPS_UP_TO, rows - 2)))
-        parts = [("constant", FunctionTransformer(_ones)), ("maps", maps), ("state", FunctionTransformer())]
+        parts = [("constant", FunctionTransformer(_ones)), ("state", FunctionTransformer())]
+        distinct = len(np.unique(states, axis=0))
+        if distinct >= LEAST_POINTS:
+            count = max(1, min(MAPS_UP_TO, distinct // ROWS_PER_MAP))
+            parts.insert(1, ("maps", DiffusionMaps(count)))
         return FeatureUnion(parts)  # type: ignore[no-any-return]
     if inspect.isclass(given) or not hasattr(given, "fit") or not hasattr(given, "transform"):
         hint = f"{given.__name__}()" if inspect.isclass(given) else "PolynomialFeatures(3)"
