@@ -101,3 +101,25 @@ def test_only_bad_rows_are_counted_and_the_first_is_named():
     with pytest.raises(ValueError, match=r"for 2 of 6 rows \(the first is row 2 of this block\)"):
         distances.cross(points)
     assert distances.cross(points[:2]).diagonal().tolist() == [0, 0]
+
+
+# -- parameters ----------------------------------------------------------------------------
+
+
+def test_weights_of_the_euclidean_metric_count():
+    X, w = np.random.default_rng(0).normal(size=(20, 3)), np.array([1.0, 4.0, 0.25])
+    weighted = Metric("euclidean", {"w": w}).fit(X).cross(X[:4])
+    np.testing.assert_allclose(weighted, Metric().fit(X * np.sqrt(w)).cross(X[:4] * np.sqrt(w)), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"name": 3}, "name=3 must be a name"),
+        ({"params": 3}, "params=3 must be a dictionary"),
+        ({"params": {"q": 3}}, "params has 'q'; 'euclidean' takes some of 'V', 'VI', 'p', 'w'"),
+    ],
+)
+def test_parameters_that_are_none_are_refused(how, told):
+    with pytest.raises(ValueError, match=told):
+        Metric(**how)

@@ -38,6 +38,7 @@ SPARSE_METRICS = ("euclidean", "sqeuclidean", "cityblock", "cosine")  # that hav
 PRODUCT_SECONDS, SELECTION_SECONDS = 1.2e-9, 1.5e-9  # for a product of two stored entries, and for a pair of rows
 CANCELLED = 1e-2  # |x - y|^2 relative to |x|^2 + |y|^2, below which it is computed from differences
 WITHOUT_DIRECTION = {"cosine": "only zeros", "correlation": "one value only"}  # metrics of angles: which rows have none
+METRIC_PARAMETERS = ("V", "VI", "p", "w")  # of SciPy's metrics by name
 METRICS = (*sorted((*_SCIPY, *_SKLEARN, *(a for a in _ALIASES))), "precomputed")
 
 
@@ -157,6 +158,16 @@ class Metric(PointMetric):
     params: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) and not callable(self.name):
+            raise ValueError(f"Metric: name={self.name!r} must be a name, such as 'euclidean', or a callable.")
+        if not isinstance(self.params, dict):
+            raise ValueError(f"Metric: params={self.params!r} must be a dictionary, such as {{'p': 1.5}}.")
+        unknown = () if callable(self.name) else sorted(map(str, self.params.keys() - METRIC_PARAMETERS))
+        if unknown:
+            raise ValueError(
+                f"Metric: params has {', '.join(map(repr, unknown))}; {self.name!r} takes some of "
+                f"{', '.join(map(repr, METRIC_PARAMETERS))}."
+            )
         mine = {name: own(value) if isinstance(value, np.ndarray) else value for name, value in self.params.items()}
         object.__setattr__(self, "params", mine)
 
@@ -184,6 +195,8 @@ class Metric(PointMetric):
         params = dict(self.params)
         if isinstance(X, SparseRows):
             return SparseDistances(X, _sparse_name(name, params), {})
+        if name == "euclidean" and params:  # the loops and searches for it know no weights
+            name, params = "minkowski", {"p": 2, **params}
         if name == "seuclidean" and "V" not in params:
             params["V"] = np.maximum(np.var(X, axis=0, ddof=1), np.finfo(float).tiny)
         if name == "mahalanobis" and "VI" not in params:

@@ -207,7 +207,7 @@ class Named:
         elif self.name == "rbf":
             bandwidth = Bandwidth(1 / (2 * gamma), "given" if self.gamma else "1 / n_features")
         search = None if self.name == "rbf" else neighbors.build(distances, "auto")
-        centred = self.name in BY_PRODUCTS and not isinstance(points, SparseRows)
+        centred = self.name == "linear" or (self.name in BY_PRODUCTS and not isinstance(points, SparseRows))
         centre = points.mean(axis=0) if centred else None
         values = KernelValues(
             distances=distances,
@@ -236,8 +236,8 @@ def _refuse_negative_features(kernel: str, points: Array) -> None:
     if points.min() < 0:
         row, column = np.unravel_index(points.argmin(), points.shape)
         raise ValueError(
-            f"kernel={kernel!r} compares histograms and takes features >= 0; column {column} is {points.min():.3g} "
-            f"in row {row}. Take another kernel ('rbf', 'laplacian'), or shift or clip the features."
+            f"kernel={kernel!r} compares histograms and takes features >= 0; column {column} is negative in row "
+            f"{row}, {points.min():.3g}. Take another kernel ('rbf', 'laplacian'), or shift or clip the features."
         )
 
 

@@ -93,3 +93,14 @@ def test_the_sums_of_a_row_do_not_depend_on_where_the_arrays_lie():
             exponentials.softmax(here[0].reshape(1, n), 1.0, here[1], here[2], -42.0, top, total, mass)
             answers.add((total[0], mass[0], here[0].tobytes()))
     assert len(answers) == 1
+
+
+def test_rows_whose_logarithms_are_all_infinite_become_nan():
+    """The distance of a row times the factor overflows: its model takes the nearest anchor for NaN."""
+    for loop in (exponentials.softmax_rows, exponentials.softmax_rows.plain):
+        values, log_mass = np.array([1e200, 1e200, 1.0]), np.empty(2)
+        with np.errstate(over="ignore", divide="ignore"):
+            loop(np.array([0, 2, 3]), np.array([0, 1, 1]), values, -1e200, np.ones(2), np.ones(2), log_mass)
+        assert np.isnan(values[:2]).all()
+        assert values[2] == 1
+        assert log_mass[0] == -np.inf

@@ -184,7 +184,7 @@ def bad_block(rng, flaw, rows):
     return {
         "width": rng.choice([one[:, :2], np.hstack([one, one]), one[:, :0]]),
         "axes": rng.choice([one[0], one[None], np.float64(3), 3.5]),
-        "words": rng.choice([np.array([["tea", "1", "2"]]), np.array([["1", "tea", "3"]], object), [["1", "2", "3"]]]),
+        "words": rng.choice([np.array([["tea", "1", "2"]]), np.array([["1", "tea", "3"]], object), [["1", "2", "x"]]]),
         "complex": one + 1j,
         "times": np.array([["2020-01-01", "2021-01-01", "2022-01-01"]], "M8[D]"),
         "nothing": rng.choice([None, {}, "rows", b"rows", object()]),

@@ -79,7 +79,7 @@ def test_odd_parameters_of_networks():
         (DiffusionMaps(10**400), "n_components=1000.*whole number"),
         (DiffusionMaps(10**9), "n_components=1000000000 needs more than"),
         (DiffusionMaps(n_neighbors=10**9), "n_neighbors=1000000000 must be smaller"),
-        (DiffusionMaps(epsilon=1e-320), "epsilon=1e-320 is too small: numbers from"),
+        (DiffusionMaps(epsilon=1e-320), "epsilon=1e-320 is too small: it must be between"),
         (DiffusionMaps(landmarks=True), "landmarks=True is not known"),
         (DiffusionMaps(landmarks=[["a", "b", "c"]] * 3), "[Rr]ow 0, column 0 of landmarks holds 'a'"),
         (DiffusionMaps(landmarks=1.5), "landmarks=1.5 must be > 0 and <= 1"),

@@ -7,7 +7,7 @@ import numpy as np
 from .._runtime.jit import Loop
 from .._runtime.typing import Array
 
-EPS = float(np.finfo(float).eps)
+UNIT_ROUNDING = float(np.finfo(float).eps)
 
 
 @Loop
@@ -52,7 +52,7 @@ def barycentric(
             for a in range(k):
                 out[first + a] = 1.0 / here if unit[a] == 0.0 else 0.0
             continue
-        ridge = max(reg, 4.0 * k * EPS)
+        ridge = max(reg, 4.0 * k * UNIT_ROUNDING)
         if trace and total > 0.0:
             ridge *= total
         for a in range(k):  # Cholesky row by row, with forward substitution in the same loop

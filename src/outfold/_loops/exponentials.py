@@ -141,7 +141,10 @@ def softmax(
 def softmax_rows(
     indptr: Array, columns: Array, values: Array, factor: float, gain: Array, measure: Array, log_mass: Array
 ) -> None:
-    """Overwrite CSR rows by gain * w over its sum, w = exp(factor * values); log_mass = log of sum of measure * w."""
+    """Overwrite CSR rows by gain * w over its sum, w = exp(factor * values); log_mass = log of sum of measure * w.
+
+    A row whose logarithms are all infinite becomes NaN.
+    """
     for i in range(len(indptr) - 1):
         a, b = indptr[i], indptr[i + 1]
         top = -np.inf
@@ -155,5 +158,5 @@ def softmax_rows(
             values[p] = seen * gain[columns[p]]
             total += values[p]
         for p in range(a, b):
-            values[p] /= total
+            values[p] = values[p] / total if total > 0.0 else np.nan
         log_mass[i] = top + np.log(mass)

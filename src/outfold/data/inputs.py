@@ -397,13 +397,14 @@ def refuse_missing(
     told: str = "X",
     *,
     names: Sequence[object] | None = None,
-    start: int = 0,
+    start: int | None = None,
     allow_nan: bool = False,
     advice: str = "",
 ) -> None:
     """Refuse rows with NaN (unless ``allow_nan``) or infinity; the message counts them and names row and column.
 
-    ``rows[0]`` is row ``start``; ``advice`` is added to what to do about NaN.
+    With ``start``, the rows are a block of ``told`` that begins with row ``start``. ``advice`` is added to what to do
+    about NaN.
     """
     values: Array = rows if isinstance(rows, np.ndarray) else rows.data
     with np.errstate(over="ignore", invalid="ignore"):
@@ -433,7 +434,7 @@ def _missing_sentence(
     shape: tuple[int, int],
     told: str,
     names: Sequence[object] | None,
-    start: int,
+    start: int | None,
     advice: str,
 ) -> str:
     def label(at: int) -> str:
@@ -447,10 +448,11 @@ def _missing_sentence(
     by_column = (
         "" if spoiled == 1 else f"; {listed}{f', {spoiled - len(worst)} others have some' * (spoiled > len(worst))}"
     )
-    told_of = (
-        f"Input {told} contains {word}: {len(row)} of {shape[0] * shape[1]} values, in {many} of {shape[0]} rows; the "
-        f"first is row {start + row[0]}, {label(int(column[0]))}{by_column}. "
-    )
+    scope = f"Input {told} contains {word}: {len(row)} of {shape[0] * shape[1]} values, in {many} of {shape[0]} rows"
+    if start is not None:
+        block = f"rows {start} to {start + shape[0] - 1} of {told}"
+        scope = f"Input contains {word}: {len(row)} values, in {many} of {block}"
+    told_of = f"{scope}; the first is row {(start or 0) + row[0]}, {label(int(column[0]))}{by_column}. "
     if word == "NaN":
         return f"{told_of}Drop these rows, or fill them in first (sklearn.impute.SimpleImputer, KNNImputer){advice}."
     return f"{told_of}Drop these rows or clip the values; a division by 0 or the logarithm of 0 gives infinity."

@@ -469,7 +469,7 @@ class BlockSource(Source):
             ) from None
 
 
-def block_numbers(block: Any, start: int) -> Array:
+def block_numbers(block: object, start: int) -> Array:
     """Return a block of rows as an array of numbers, or as ``SparseRows``; ``start`` is its first row, for messages."""
     rows: Array = read_rows(block, f"the block of rows from row {start} on")
     return as_rows(rows) if issparse(rows) else rows

@@ -13,7 +13,7 @@ from .sources import Measure, Source, collection, unit_measure
 
 SUM_ROUNDING = 1e-12  # sums of weights that differ by less, relatively, are the same
 SCALES = 1e-9, 1e15  # of the largest weight: beyond, sums and products of weights lose what a fit needs of them
-NEGLIGIBLE = 1e-12  # of the largest weight: with less, the root of a row's weight is lost in rounding of the others
+NEGLIGIBLE_WEIGHT = 1e-12  # of the largest: with less, the root of a weight is lost in rounding
 
 
 def measure_on(rows: Source, sample_weight: Weights) -> Any:
@@ -56,7 +56,7 @@ def normalize_weights(weights: Any) -> Any:
     if collection(weights) is not None:
         return weights / (weights.sum() / (weights > 0).sum())
     given = np.asarray(weights, dtype=float)
-    checked = _checked("weights", given, len(np.atleast_1d(given)))
+    checked = _check_values("weights", given, len(np.atleast_1d(given)))
     relative = checked / checked.max()  # whose sum is finite
     return relative / relative[checked > 0].mean()
 
@@ -106,12 +106,12 @@ def check_weights(name: str, values: Weights, rows: int) -> Array:
     """Return the checked weight of each row, (rows,); 1 if ``values`` is None. ``name`` is for messages."""
     if values is None:
         return unit_measure(rows)
-    weights = _checked(name, values, rows)
+    weights = _check_values(name, values, rows)
     check_scale(name, float(weights.max()))
     return weights
 
 
-def _checked(name: str, values: Weights, rows: int) -> Array:
+def _check_values(name: str, values: Weights, rows: int) -> Array:
     weights = np.asarray(values, dtype=float)
     if weights.shape != (rows,) or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError(f"{name} of shape {weights.shape} must be {rows} finite numbers >= 0, one a row, not all 0.")
@@ -134,13 +134,13 @@ def leave_out_negligible(measure: Any) -> tuple[Any, list[str]]:
         found = measure.negligible
         return measure, [negligible_weights(found, len(measure), measure.largest)] if found else []
     largest = float(measure.max())
-    negligible = (measure > 0) & (measure < NEGLIGIBLE * largest)
+    negligible = (measure > 0) & (measure < NEGLIGIBLE_WEIGHT * largest)
     if not negligible.any():
         return measure, []
     if ((measure > 0) & ~negligible).sum() < 2:
         raise ValueError(
             f"One row has a sample_weight of {largest:.3g}, and all {negligible.sum()} others less than "
-            f"{NEGLIGIBLE:.0e} of that: rounding hides them. Lower the weight of row {measure.argmax()}."
+            f"{NEGLIGIBLE_WEIGHT:.0e} of that: rounding hides them. Lower the weight of row {measure.argmax()}."
         )
     left = np.where(negligible, 0.0, measure)
     return left, [negligible_weights(int(negligible.sum()), len(measure), largest)]
@@ -151,8 +151,8 @@ def negligible_weights(count: int, rows: int, largest: float) -> str:
     them = "1 sample weight is" if count == 1 else f"{count} of {rows} sample weights are"
     rest = "Its row was" if count == 1 else "Their rows were"
     return (
-        f"{them} above 0 but below {NEGLIGIBLE:.0e} of the largest ({largest:.3g}), which rounding hides. {rest} left "
-        "out of the fit, as with a weight of 0. Set such weights to 0 if that is what you mean, or raise them."
+        f"{them} above 0 but below {NEGLIGIBLE_WEIGHT:.0e} of the largest ({largest:.3g}), which rounding hides. "
+        f"{rest} left out of the fit, as with a weight of 0. Set such weights to 0 if you mean that, or raise them."
     )
 
 

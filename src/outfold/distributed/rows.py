@@ -18,7 +18,7 @@ from ..data import table_files, writers
 from ..data.columns import Preparation, Prepared, complete
 from ..data.sources import Answer, Join, Measure, PartitionedRows, Source, WalkOptions, check_rows, unit_measure
 from ..data.sparse_rows import SparseRows, as_rows, stack_rows
-from ..data.weights import NEGLIGIBLE, check_scale
+from ..data.weights import NEGLIGIBLE_WEIGHT, check_scale
 from . import tasks
 from .tasks import DaskArray, Delayed, as_array, dask_module, is_frame, make_task, run_tasks, travelling, worker_threads
 
@@ -277,8 +277,8 @@ class DaskWeights:
         top, given = largest.max(), able.sum()
         if top > 0:
             check_scale("sample_weight", top)
-        if lightest.min() < NEGLIGIBLE * top:
-            weights = dask_module("array").where(weights < NEGLIGIBLE * top, 0.0, weights)
+        if lightest.min() < NEGLIGIBLE_WEIGHT * top:
+            weights = dask_module("array").where(weights < NEGLIGIBLE_WEIGHT * top, 0.0, weights)
             finite, least, able, total, plain, largest, lightest = _facts(weights)
         if able.sum() < 2:
             raise ValueError(

@@ -74,6 +74,15 @@ class DaskFrame(Protocol):
     def __getitem__(self, columns: str | list[str], /) -> DaskFrame: ...
 
 
+class Frame(Protocol):
+    """A table of pandas: a partition of a Dask DataFrame."""
+
+    columns: Iterable[object]
+
+    def __getitem__(self, names: list[object], /) -> Frame: ...
+    def __array__(self) -> Array: ...
+
+
 class Client(Protocol):
     """A client of a cluster."""
 
@@ -103,7 +112,7 @@ def as_array(X: object, lengths: bool | None = None) -> DaskArray:
     return found
 
 
-def order_columns(part: Any, names: list[Any]) -> Any:
+def order_columns(part: Frame, names: list[object]) -> Frame:
     """Return a partition of a DataFrame with its columns in the order of the whole; refuse one with other columns."""
     there = list(part.columns)
     if there == names:

@@ -128,7 +128,7 @@ def folds(sample: Sample, recipe: Recipe, count: int, runner: Threads, seed: int
     label = np.full(len(sample.X), -1)
     label[counted] = (rng.permutation(int(member.max()) + 1) % count)[member]
     bar = runner.bar("folds", len(counted))
-    for fold in range(count):
+    for fold in range(min(count, int(member.max()) + 1)):  # with fewer places than folds, the others are empty
         held, rest = np.flatnonzero(label == fold), np.flatnonzero((label != fold) & (label >= 0))
         if len(held) == 0:
             continue

@@ -136,7 +136,7 @@ def fit_recipe(rows: Source, recipe: Recipe, measure: Array, rng: np.random.Gene
     embedding, gap = _training_embedding(rows, problem, model, runner)
     if embedding is not None:
         _check_finite(embedding, eigenvalues)
-    problem = replace(problem, notes=(*problem.notes, *_missed(gap, model)))
+    problem = replace(problem, notes=(*problem.notes, *_gap_concerns(gap, model)))
     embedded = None if embedding is None or isinstance(recipe.landmarks, AllRows) else (embedding, measure)
     report = report_on(rows, recipe, problem, spectrum, kept, negative, gap, embedded)
     order = problem.order
@@ -453,7 +453,7 @@ def _width_concerns(
     return span.concerns(report, float(values.max()), linear)
 
 
-def _missed(gap: float, model: SpectralModel) -> list[Concern]:
+def _gap_concerns(gap: float, model: SpectralModel) -> list[Concern]:
     """Return a warning if ``transform`` misses the embedding of a training row altogether, else nothing."""
     size = 0.0 if model.scale is None else float(np.abs(model.places).max())
     if not gap > 0.5 * size:

@@ -13,7 +13,7 @@ from ..extensions import Auto
 from ..extensions.samples import Extension, FittedExtension, Samples
 from . import cross_fit
 
-LARGEST = 1e300  # larger scaled coordinates count as this: sums of them overflow
+LARGEST_COORDINATE = 1e300  # larger scaled coordinates count as this: sums of them overflow
 SAMPLES_UP_TO = 10_000  # the inverse is fitted to a random sample of this size if there are more samples
 
 
@@ -65,6 +65,6 @@ class InverseModel(FittedExtension):
 
     def embed(self, Z: Array, runner: Threads) -> Array:
         with np.errstate(over="ignore"):
-            scaled = np.clip(np.asarray(Z, dtype=float) / self.scale, -LARGEST, LARGEST)
+            scaled = np.clip(np.asarray(Z, dtype=float) / self.scale, -LARGEST_COORDINATE, LARGEST_COORDINATE)
         result: Array = self.model.embed(scaled, runner)
         return result

@@ -240,7 +240,7 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
             planning.refuse_beyond_memory(recipe, rows.shape, runner, isinstance(rows, InMemory))
         measure, notes = leave_out_negligible(measure_on(rows, sample_weight))
         given = self._precomputed_parameter()
-        if given is not None:
+        if given is not None and isinstance(rows, InMemory):
             check_units(rows.array(), given)
         if given is not None and self._takes_graphs and recipe.view.between_rows:
             graph = rows.array()
@@ -277,7 +277,9 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
         check_count(recipe, points)
         k = getattr(self, "n_neighbors", None)
         if isinstance(k, int | np.integer) and k > points:
-            raise ValueError(f"n_neighbors={k} must be smaller than the number of points, n = {points}. Lower it.")
+            pairs = ", or pass n_neighbors=None to keep every pair" if getattr(self, "kernel", "") == "gaussian" else ""
+            told = f"n_neighbors={k} must be smaller than the number of points, n = {points}. Lower it{pairs}."
+            raise ValueError(told)
 
     @staticmethod
     def _extend_fit(found: Fit, rows: Source, recipe: Recipe, extension: Specification, runner: Threads) -> Fit:
@@ -821,13 +823,13 @@ class SpectralEstimator(TakesCollections, Storable, FittedAttributes, Transforme
 
 
 def validate_rows(
-    estimator: Any, X: Data, *, reset: bool, least: int = 1, allow_nan: bool = False, sparse: bool = True
-) -> Any:
+    estimator: BaseEstimator, X: Data, *, reset: bool, least: int = 1, allow_nan: bool = False, sparse: bool = True
+) -> Array:
     """Return the checked rows of an estimator: an array of float64 or float32, or a CSR matrix if ``sparse``.
 
     With ``reset`` the estimator takes number and names of the features; else they must be those of its fit.
     """
-    values = inputs.read_rows(require_in_memory(X))
+    values: Array = inputs.read_rows(require_in_memory(X))
     asker = type(estimator).__name__
     if issparse(values) and not sparse:
         raise TypeError(f"{asker} does not take sparse matrices. Pass X.toarray() if it fits in memory.")

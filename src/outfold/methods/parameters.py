@@ -90,10 +90,11 @@ def number(name: str, value: object, *, low: float, high: float = math.inf, open
         raise ValueError(f"{name}={show_value(value)} must be a number {bound}, at most 1.8e308.") from None
     if math.isnan(plain) or plain < low or plain > high or (open_low and plain == low):
         raise ValueError(f"{name}={show_value(value)} must be {bound}.")
-    if plain and math.isfinite(plain) and not SMALLEST <= abs(plain) <= LARGEST:
-        size = "small" if abs(plain) < SMALLEST else "large"
+    if plain and math.isfinite(plain) and not SMALLEST_NUMBER <= abs(plain) <= LARGEST_NUMBER:
+        size = "small" if abs(plain) < SMALLEST_NUMBER else "large"
         raise ValueError(
-            f"{name}={show_value(value)} is too {size}: numbers from {SMALLEST:g} to {LARGEST:g} can be computed with."
+            f"{name}={show_value(value)} is too {size}: it must be between {SMALLEST_NUMBER:g} and "
+            f"{LARGEST_NUMBER:g} to be computed with."
         )
     return plain
 
@@ -151,7 +152,10 @@ def random_source(value: Seed) -> np.random.RandomState:
 
 # -- fields with marks ---------------------------------------------------------------------
 
-SMALLEST, LARGEST = 1e-305, 1e305  # numbers between which products with data and their inverses are finite
+SMALLEST_NUMBER, LARGEST_NUMBER = (
+    1e-305,
+    1e305,
+)  # products with data and inverses are finite between these
 ABOVE_ZERO, LOCAL = Interval(0, open_low=True), Annotated[int | None, Interval(1)]
 LABELS: dict[tuple[type, str], str] = {  # what messages call a field: the parameter of the estimator that it stands for
     (graphs.Union, "k"): "n_neighbors",

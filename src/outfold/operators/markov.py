@@ -33,7 +33,7 @@ from .operator import (
     RowRule,
     Rows,
     add_to_diagonal,
-    faded,
+    fading_concerns,
     fill_empty_rows,
     links,
     not_rounding,
@@ -334,7 +334,7 @@ class SolvedOverLandmarks(Normalization):
         return spectral_dimension(values, t=self.power or 1.0)
 
     def concerns(self, eigenvalues: Array) -> list[Concern]:
-        return faded(eigenvalues, self.power)
+        return fading_concerns(eigenvalues, self.power)
 
     def within_rank(self, values: Array, kept: Array, operator: Operator, asked: str, clip: bool) -> Array:
         return not_rounding(np.maximum(values, 0), kept, operator, asked, clip, skip=1)
@@ -487,7 +487,7 @@ class Markov(GraphNormalization):
         return kept
 
     def concerns(self, eigenvalues: Array) -> list[Concern]:
-        return faded(eigenvalues, self.power)
+        return fading_concerns(eigenvalues, self.power)
 
     def amplification(self, values: Array) -> float:
         return float((np.abs(values) ** (self.power - 1)).max())

@@ -22,7 +22,7 @@ from .spectrum import spectral_dimension
 
 DENSE_SOLVER_UP_TO = 1000  # anchors up to which the dense solver is chosen
 LANCZOS_UP_TO = 3000  # anchors of a sparse graph up to which plain Lanczos is chosen
-RELAXATIONS = 20.0  # relaxation times after which a coordinate has faded
+RELAXATIONS = 20.0  # relaxation times after which a coordinate has fading_concerns
 FAR_UNITS = 1e-6, 1e6  # of the spectrum's width: within these, solvers take eigenvalues as they are
 BLOCK_WIDTH = 24  # least number of vectors of subspace iteration
 
@@ -493,7 +493,7 @@ class Normalization:
         return tuple(float(gap) for gap in gaps)
 
 
-def faded(eigenvalues: Array, power: float) -> list[Concern]:
+def fading_concerns(eigenvalues: Array, power: float) -> list[Concern]:
     """Return a warning if nothing is left of the first coordinate, lambda^power psi, else nothing."""
     first = float(np.abs(eigenvalues).max())
     if first == 0 or power * np.log(first) > -RELAXATIONS:

@@ -37,7 +37,7 @@ from .._runtime.typing import (
 )
 from ..data.checkpoints import Checkpoint
 from ..data.sparse_rows import SparseRows
-from ..distances import LARGEST_ENTRY, METRICS, SPARSE_METRICS, Distances
+from ..distances import LARGEST_ENTRY, METRIC_PARAMETERS, METRICS, SPARSE_METRICS, Distances
 from ..neural import network
 from ..operators.operator import RowRule
 
@@ -338,7 +338,7 @@ def _within_mass(values: dict[str, Any], letters: Letters) -> None:
 def _name_of_metric(values: dict[str, Any], letters: Letters) -> None:
     if values.get("name", "euclidean") not in METRICS:
         raise Wrong(f"the metric {values['name']!r} is not known")
-    if not values.get("params", {}).keys() <= {"p", "V", "VI", "w"}:
+    if not values.get("params", {}).keys() <= set(METRIC_PARAMETERS):
         raise Wrong("a metric has the parameters p, V, VI and w only")
     anchors = values.get("anchors")
     if anchors is not None and values.get("name") != "nan_euclidean":
