@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -58,6 +59,13 @@ def test_a_frame_keeps_the_index_of_the_rows_that_remain():
         assert found.index.equals(frame.index[model.mask(frame)])
         assert list(found.columns) == ["x", "y", "x_lag1", "y_lag1", "x_lag2", "y_lag2"]
         assert model.inverse_transform(found).equals(frame[model.mask(frame)])
+    with pytest.raises(ValueError, match="X has no column 'x'. Pass what transform returned"):
+        model.inverse_transform(found[["y"]])
+    table = pl.DataFrame(frame.reset_index())
+    with_columns = Delays(2).fit(table, series="who", time="t")
+    lagged = with_columns.transform(table, series="who", time="t")
+    assert lagged.columns == ["who", "t", *found.columns]
+    assert with_columns.inverse_transform(lagged).equals(table.filter(model.mask(frame)))
     shuffled = frame.iloc[np.argsort(times, kind="stable")]  # the series take turns
     pd.testing.assert_frame_equal(Delays(2).fit_transform(shuffled).sort_index(), found.sort_index())
 

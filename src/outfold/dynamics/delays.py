@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -106,11 +106,14 @@ class Delays(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         if isinstance(X, list) and any(np.ndim(part) == 2 for part in X):
             return [np.asarray(self.inverse_transform(part)) for part in X]
-        if inputs.column_names(X) is not None:
-            frame = X
-            wanted = self.get_feature_names_out().tolist()[: self.n_features_in_]
-            plain = dict(zip(wanted, _check_feature_names_in(self)))
-            found: SeriesData = frame[wanted].rename(columns=plain)  # type: ignore[index, union-attr]
+        names = inputs.column_names(X)
+        if names is not None:
+            own = self.get_feature_names_out().tolist()
+            absent = [name for name in own[: self.n_features_in_] if name not in names]
+            if absent:
+                raise ValueError(f"X has no column {absent[0]!r}. Pass what transform returned.")
+            frame: Any = X
+            found: SeriesData = frame[[name for name in names if name not in own[self.n_features_in_ :]]]
             return found
         values = inputs.read_rows(X)
         width = self.n_features_in_ * (self.n_delays + 1)
