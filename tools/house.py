@@ -22,7 +22,7 @@ SRC = ROOT / "src" / "outfold"
 LAYERS = [  # in the order in which data meets them: a module imports from its own entry and from earlier ones
     "exceptions", "_version", "_runtime", "_loops", "data", "datasets", "distances", "trust", "bandwidths", "neighbors",
     "graphs", "kernels", "landmarks", "operators", "solvers", "extensions", "engine", "neural", "methods", "quality",
-    "selection", "storage", "outfold", "plotting", "integrations", "distributed", "papers", "app",
+    "selection", "dynamics", "storage", "outfold", "plotting", "integrations", "distributed", "papers", "app",
 ]  # fmt: skip
 ALLOWED = {("methods.base", "storage")}  # ``save`` is a method of the estimators
 NAMED_BY_STRING = {"outfold", "methods", "papers", "_runtime.registry", "_runtime.collections", "app.cli.main"}

@@ -18,7 +18,7 @@ ESTIMATOR_PARAMETERS_UP_TO = 19  # Roseland, with threshold=. Lower these two wh
 SIBLING_TABLES_UP_TO = 12
 BELOW_METHODS = house.LAYERS[: house.LAYERS.index("methods")]
 NOT_LOADED = (  # by a method, its fit and what it answers for rows in memory
-    "app", "data.columns", "data.h5ad", "data.table_files", "data.tables", "distributed", "integrations",
+    "app", "data.columns", "data.h5ad", "data.table_files", "data.tables", "distributed", "dynamics", "integrations",
     "neural.training", "papers", "plotting", "quality", "selection", "storage",
 )  # fmt: skip
 NOT_IMPORTED = (
