@@ -56,7 +56,10 @@ class Components:
         values = self._one_by_one(min(most, self.count))
         if self.means is not None and values.shape[1] > 2:
             root = np.sqrt(self.masses)[:, None]
-            left, size, _ = np.linalg.svd(root * (self.means - self.masses @ self.means), full_matrices=False)
+            moved = root * (self.means - self.masses @ self.means)
+            if not np.isfinite(moved).all():  # the means of components that lie too far apart for numbers
+                return values[self.labels]
+            left, size, _ = np.linalg.svd(moved, full_matrices=False)
             basis = np.hstack([root, left[:, size > 1e-6 * size.max()]])[:, : values.shape[1]]
             for column in (root * values[:, 1:]).T:
                 rest = column - basis @ (basis.T @ column)
