@@ -165,7 +165,7 @@ GIVEN = Bandwidth(float("nan"), "none: kernel values are given")
 DENSE_ONLY = ("additive_chi2", "chi2")  # scikit-learn computes them for arrays only
 BY_PRODUCTS = ("cosine", "linear", "poly", "polynomial", "sigmoid")  # of inner products
 TANH_IS_ONE = 19.0  # argument from which tanh is 1 to rounding
-HIGHEST_DEGREE = 32  # of a polynomial that is expanded about the centre
+HIGHEST_DEGREE = 100  # of a polynomial that is expanded about the centre
 NAMED = (*BY_PRODUCTS, "additive_chi2", "chi2", "laplacian", "rbf")
 
 
@@ -369,6 +369,9 @@ class KernelValues(ValueGeometry):
             return centred_values.hyperbolic_tangent(level, p, q, products)
         if self.degree == int(self.degree) <= HIGHEST_DEGREE:
             return centred_values.power(level, p, q, products, int(self.degree))
+        if self.degree == int(self.degree):
+            whole: Array = np.power(level + p + q + products, self.degree)
+            return whole
         return centred_values.fractional_power(level, p, q, products, self.degree)
 
     def _of_sparse_products(self, Z: Array) -> Array:

@@ -5,15 +5,10 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import outfold
 from catalogue import quietly
-from outfold.exceptions import ConvergenceError
-
-OURS = (ValueError, TypeError, MemoryError, FileNotFoundError, ImportError, ConvergenceError)
-HERE = str(Path(outfold.__file__).parent)
+from fuzz.seeds import is_ours
 
 
 @dataclass(frozen=True)
@@ -34,6 +29,4 @@ def outcome(call: Callable[..., Any], *args, **options) -> Outcome:
     try:
         return Outcome(quietly(call, *args, **options))
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        raised_here = last.filename.startswith(HERE) and (last.line or "").lstrip().startswith("raise")
-        return Outcome(error=error, ours=raised_here and isinstance(error, OURS) and bool(str(error)))
+        return Outcome(error=error, ours=is_ours(error))

@@ -184,6 +184,13 @@ def test_centred_values_are_those_of_the_kernel_where_nothing_cancels():
     np.testing.assert_allclose(model.eigenvalues_, np.linalg.eigvalsh(centred)[:-3:-1], rtol=1e-12)
 
 
+@pytest.mark.parametrize("degree", [33, 101])
+def test_high_whole_degrees_take_products_of_either_sign(degree):
+    ours = quietly(KernelPCA(2, kernel="poly", degree=degree, gamma=0.05).fit, X)
+    theirs = decomposition.KernelPCA(2, kernel="poly", degree=degree, gamma=0.05).fit(X)
+    np.testing.assert_allclose(ours.eigenvalues_, theirs.eigenvalues_, rtol=1e-8)
+
+
 def test_digits_that_centring_cancels_are_reported():
     """A callable's values cannot be computed without what they share: the report says how much that magnifies."""
 

@@ -38,6 +38,7 @@ from .concerns import Concern, Importance
 from .directions import LOOKED
 from .markov import MarkovRule
 from .operator import (
+    RELAXATIONS,
     LaplacianOperator,
     Normalization,
     Operator,
@@ -280,7 +281,7 @@ class RateProblem(Normalization):
     def concerns(self, rates: Array) -> list[Concern]:
         """Return a warning if ``time`` is so long that nothing is left of the coordinates."""
         time, slowest = self.spec.time, float(rates.min())
-        if slowest * time < 20:
+        if slowest * time < RELAXATIONS:
             return []
         text = (
             f"t={time:g} leaves exp(-mu t) = {np.exp(-slowest * time):.1e} of the first coordinate, whose rate is "
