@@ -15,7 +15,7 @@ from .._runtime.ownership import freeze
 from .._runtime.typing import Array, Data
 from ..data import inputs
 from ..methods import parameters
-from ..methods.base import validate_rows
+from ..methods.rows import validate_rows
 from .series import Column, Series, SeriesData, read_series, return_features
 
 

@@ -25,7 +25,7 @@ from .._runtime.typing import Array, Data
 from ..data import inputs
 from ..distances import Metric
 from ..methods import DiffusionMaps, parameters
-from ..methods.base import validate_rows
+from ..methods.rows import validate_rows
 from .delays import Delays
 from .series import Column, Series, SeriesData, read_series, return_features
 

@@ -27,9 +27,9 @@ from ..operators.given_landmarks import columns_of
 from ..operators.landmark_diffusion import LandmarkDiffusion, LandmarkMarkov
 from ..operators.neighbor_walk import WIDTH
 from . import parameters
-from .base import check_positive
 from .declaration import After, estimator
 from .parameters import Epsilon, LandmarkChoice, MetricChoice, Neighbors
+from .rows import check_positive
 from .spectral_base import LOCAL_NEIGHBOR, SpectralMethod
 
 KERNELS = ("auto", "adaptive", "gaussian", "self_tuning", "continuous_knn", "precomputed")

@@ -19,9 +19,10 @@ from .._runtime.typing import Array, Data, Interval
 from ..data.places import find_places
 from ..distances import Metric
 from . import parameters
-from .base import SpectralEstimator, Storable, Transformer, validate_rows
+from .base import SpectralEstimator, Storable, Transformer
 from .declaration import estimator
 from .isomap import Isomap
+from .rows import validate_rows
 
 ROOM = 1.25  # distance between centres, in units of the sum of two radii
 LANDMARKS_FROM = 2000  # rows: a larger piece is embedded by Isomap with landmarks

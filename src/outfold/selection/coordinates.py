@@ -15,7 +15,8 @@ from .._runtime.ownership import freeze
 from .._runtime.typing import Array, Data, Seed
 from ..data.sources import map_rows
 from ..methods import parameters
-from ..methods.base import TakesCollections, validate_rows
+from ..methods.base import TakesCollections
+from ..methods.rows import validate_rows
 from ..operators.directions import LEAST_RESIDUAL, SCALE, residuals_of
 from .dimension import draw_rows, table_of_rows
 

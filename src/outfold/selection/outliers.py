@@ -17,7 +17,7 @@ from .._runtime.typing import Array, Data
 from ..data.inputs import read_rows
 from ..distances import LARGEST_ENTRY, Metric, MetricLike
 from ..methods import parameters
-from ..methods.base import validate_rows
+from ..methods.rows import validate_rows
 
 
 @dataclass(eq=False, repr=False)
